@@ -1,0 +1,59 @@
+"""pullback: check, author and explain custom derivatives in PyTorch.
+
+Importing pullback is cheap: nothing below, and no torch, is imported until a name is used.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from .battery.check import check as check
+    from .capture.case import Case as Case
+    from .capture.case import case as case
+    from .report.finding import CheckRun as CheckRun
+    from .report.finding import Edit as Edit
+    from .report.finding import Evidence as Evidence
+    from .report.finding import Finding as Finding
+    from .report.finding import Location as Location
+    from .report.report import CheckFailed as CheckFailed
+    from .report.report import Report as Report
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "check": "battery.check",
+    "Case": "capture.case",
+    "case": "capture.case",
+    "CheckRun": "report.finding",
+    "Edit": "report.finding",
+    "Evidence": "report.finding",
+    "Finding": "report.finding",
+    "Location": "report.finding",
+    "CheckFailed": "report.report",
+    "Report": "report.report",
+}
+_MODULES = ("testing",)
+
+__all__ = [*_HOMES, "__version__"]
+
+
+def __getattr__(name: str) -> Any:
+    if name in _HOMES:
+        try:
+            home = importlib.import_module(f".{_HOMES[name]}", __name__)
+        except ModuleNotFoundError as error:
+            if error.name == "torch":
+                raise ImportError(f"pullback.{name} needs PyTorch, which is not installed: pip install 'pullback[torch]'") from error
+            raise
+        value = getattr(home, name)
+        globals()[name] = value
+        return value
+    if name in _MODULES:
+        return importlib.import_module(f".{name}", __name__)
+    raise AttributeError(f"module 'pullback' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_HOMES, *_MODULES})

@@ -1,0 +1,1 @@
+"""PB0xx: what can go wrong in running pullback itself."""
