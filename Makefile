@@ -1,0 +1,46 @@
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+WORKERS ?= 2
+BIN := .venv/bin
+INSTALLED := .venv/installed
+
+export OMP_NUM_THREADS = 1
+
+.DEFAULT_GOAL := help
+.PHONY: help install demo test thorough lint types imports docs clean
+
+help:            ## list what can be made
+	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+
+install: $(INSTALLED)  ## create .venv with the pinned development environment
+
+$(INSTALLED): requirements/dev.txt pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -r requirements/dev.txt
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	touch $@
+
+demo: $(INSTALLED)  ## check the tutorial examples and show what is wrong with them
+	@echo '$$ pullback check examples/tutorial/as_published.py'
+	@$(BIN)/pullback check examples/tutorial/as_published.py || test $$? -eq 1
+
+test: $(INSTALLED)  ## run the tests
+	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+
+thorough: $(INSTALLED)  ## run all tests, the slow ones too
+	$(BIN)/python -m pytest -n $(WORKERS)
+
+lint: $(INSTALLED)  ## ruff: rules and formatting
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: $(INSTALLED)  ## pyright
+	$(BIN)/pyright
+
+imports: $(INSTALLED)  ## the layers: imports go downward only
+	$(BIN)/lint-imports
+
+docs: $(INSTALLED)  ## build the documentation, warnings are errors
+	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+clean:           ## remove what was built, but not .venv
+	rm -rf build dist docs/_build docs/reference/generated .pytest_cache .ruff_cache .import_linter_cache
