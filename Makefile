@@ -24,10 +24,10 @@ demo: $(INSTALLED)  ## check the tutorial examples and show what is wrong with t
 	@$(BIN)/pullback check examples/tutorial/as_published.py || test $$? -eq 1
 
 test: $(INSTALLED)  ## run the tests
-	$(BIN)/python -m pytest -n $(WORKERS) -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow"
 
 thorough: $(INSTALLED)  ## run all tests, the slow ones too
-	$(BIN)/python -m pytest -n $(WORKERS)
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 lint: $(INSTALLED)  ## ruff: rules and formatting
 	$(BIN)/ruff check .
