@@ -33,11 +33,10 @@ def compiled(source: Path) -> Path:
     target = cache / f"{source.stem}-{hashlib.sha256(source.read_bytes()).hexdigest()[:16]}.so"
     if target.exists():
         return target
-    compiler = shutil.which(os.environ.get("CC", "cc"))
+    name = os.environ.get("CC", "cc")
+    compiler = shutil.which(name)
     if compiler is None:
-        raise RuntimeError(
-            f"{source.name} needs a C compiler, and there is no {os.environ.get('CC', 'cc')!r} on the PATH: install one or set CC to its name"
-        )
+        raise RuntimeError(f"{source.name} needs a C compiler, and there is no {name!r} on the PATH: install one, or set CC to its name")
     cache.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=cache) as folder:
         built = Path(folder) / target.name
