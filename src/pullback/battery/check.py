@@ -1,0 +1,102 @@
+"""`check`: run the battery on one call, in the caller's process, and leave no trace there."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from torch import Tensor
+
+from ..capture.calls import resolve_target
+from ..capture.case import Case
+from ..declare import Declaration, declaration_of
+from ..report import codes
+from ..report.report import Report
+from .evaluate import preserved_state
+from .probe import Settings as Settings
+from .session import run_case as run_case
+
+
+def check(
+    target: Any,
+    inputs: Tensor | tuple[Any, ...] | list[Any] | None = None,
+    /,
+    *,
+    kwargs: Mapping[str, Any] | None = None,
+    reference: Callable[..., Any] | None = None,
+    surrogate: Callable[..., Any] | None = None,
+    exact: bool = True,
+    linear: bool = True,
+    static: Sequence[str] = (),
+    orders: int = 1,
+    thorough: bool = False,
+    select: Sequence[str] = (),
+    ignore: Sequence[str] = (),
+    seed: int = 0,
+) -> Report:
+    """Return a report on whether the backward of `target` is right, under everything PyTorch will do to it.
+
+    Nothing of the caller changes: the given tensors, random states, grad mode and default dtype are bit-identical afterwards.
+
+    Args:
+        target: An `autograd.Function` subclass, its `apply`, a `pb.op`, a torch.library op, or any callable or module that uses custom Functions inside.
+        inputs: A tuple is the arguments, one tensor is one argument, a list is one argument; None: sample inputs are searched for. If at least one given
+            tensor requires grad, exactly those are differentiated; if none does, all floating and complex tensors not in `static`.
+        kwargs: Keyword arguments of the call.
+        reference: A callable of the same arguments that computes the same with plain torch; forward and gradients are compared with it.
+        surrogate: A callable of the same arguments whose gradient backward is meant to return.
+        exact: False where the gradient is deliberately not the forward's derivative.
+        linear: False where backward is deliberately not linear in grad_output.
+        static: Names of arguments that are never differentiated.
+        orders: 2 where second derivatives must be right.
+        thorough: Whether to run the slow tier too.
+        select: Codes, names or families to run; empty: all.
+        ignore: Codes, names or families to leave out.
+        seed: Chooses directions, cotangents and samples.
+
+    Returns:
+        A `Report`; `print` it, ask its `ok`, or call `raise_if_failed()`.
+
+    Raises:
+        TypeError: if `target` is not something that can be checked.
+        pullback.report.codes.UnknownCode: for an unknown word in `select` or `ignore`.
+
+    Example:
+        >>> import torch, pullback as pb
+        >>> class Square(torch.autograd.Function):
+        ...     @staticmethod
+        ...     def forward(ctx, x):
+        ...         ctx.save_for_backward(x)
+        ...         return x * x
+        ...     @staticmethod
+        ...     def backward(ctx, dy):
+        ...         (x,) = ctx.saved_tensors
+        ...         return 2 * x * dy
+        >>> pb.check(Square, torch.randn(3, dtype=torch.float64, requires_grad=True)).ok
+        True
+    """
+    settings = Settings(seed=seed, orders=orders, thorough=thorough, select=codes.resolve(select), ignore=codes.resolve(ignore))
+    resolved = resolve_target(target)
+    stated = {"reference": reference, "surrogate": surrogate, "static": tuple(static)}
+    flags = {"exact": exact, "linear": linear}
+    given = {k: v for k, v in stated.items() if v} | {k: v for k, v in flags.items() if v is False}
+    declaration = declaration_of(resolved.function or target, subject=resolved.subject).update("pb.check", **given)
+    if inputs is None and not kwargs:
+        return _check_searched(target, declaration, settings)
+    args = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)
+    return run_case(Case(target, args, dict(kwargs or {}), declaration, origin="given"), settings)
+
+
+def _check_searched(target: Any, declaration: Declaration, settings: Settings) -> Report:
+    from .searched import searched_cases
+
+    report = Report()
+    with preserved_state(), contextlib.redirect_stdout(io.StringIO()):
+        cases, nothing = searched_cases(target, declaration, settings.seed)
+    if nothing is not None:
+        return nothing
+    for case in cases:
+        report = report.merge(run_case(case, settings))
+    return report

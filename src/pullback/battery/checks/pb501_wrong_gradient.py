@@ -1,0 +1,83 @@
+"""PB501."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...report.finding import Evidence, Finding
+from .. import tolerance
+from ..base import Check, Skipped
+from ..locate import locate
+from ..probe import Probe, gradient_name
+from ..value import InputVerdict
+
+
+class WrongGradient(Check):
+    """The gradient that backward returns is not the derivative of forward.
+
+    Why it matters:
+        Training goes in a wrong direction, often slowly enough to be taken for a bad learning rate.
+
+    How it is measured:
+        Each input moves along random signed directions; the change of the outputs, paired with random signed cotangents ±{1/2, 1, 2}, must equal the change
+        that backward predicts. A five-point stencil per output element gives the derivative, its truncation and its rounding noise, and at kinks the
+        interval between the one-sided derivatives; the tolerance is the sum of what was measured. Where backward is not linear in grad_output the
+        comparison uses non-negative cotangents.
+
+    Example:
+        ``return 2 * grad_output`` for ``forward = x * x``: the factor x is missing.
+
+    Instead:
+        Derive the formula again; the evidence shows an element with what was got and what was expected.
+
+    Limits:
+        Points where no output element has a measurable slope are skipped with a reason. A gradient that is deliberately another one is declared
+        (``exact=False``, ``surrogate=``), and then this check is replaced by PB508.
+    """
+
+    code = "PB501"
+    name = "wrong-gradient"
+    severity = "error"
+    stage = 2
+
+    def run(self, probe: Probe) -> Iterator[Finding]:
+        if probe.declaration.deliberate and probe.declaration.linear:
+            raise Skipped("declared: the gradient is not the forward's derivative")
+        if not probe.declaration.exact or probe.declaration.surrogate:
+            raise Skipped("declared: the gradient is not the forward's derivative")
+        verdict = probe.value if probe.nonlinearity is None else probe.value_nonnegative
+        for wrong in verdict.wrong:
+            if (
+                probe.deliberate(wrong.path)
+                or (wrong.none and not probe.explained(wrong.path))
+                or probe.explained(wrong.path, "PB601", "PB602", "PB611")
+            ):
+                continue
+            yield self._wrong(probe, wrong)
+        unmeasured = [v for v in verdict.inputs.values() if v.ok is None]
+        if unmeasured and len(unmeasured) == len(verdict.inputs):
+            raise Skipped(unmeasured[0].reason)
+
+    def _wrong(self, probe: Probe, wrong: InputVerdict) -> Finding:
+        spot = locate(probe, wrong.path)
+        evidence = [
+            Evidence(
+                f"along a random direction of {wrong.path}, paired with a random grad_output",
+                f"{wrong.got:.6g}",
+                f"{wrong.low:.6g}" if wrong.low == wrong.high else f"{wrong.low:.6g} … {wrong.high:.6g}",
+                wrong.error,
+                wrong.tolerance,
+                tolerance.WHY_DIFFERENCE,
+            )
+        ]
+        if spot is not None:
+            evidence.insert(0, spot.evidence)
+        return self.finding(
+            probe,
+            f"{probe.backward_name} returns a wrong gradient for {wrong.path}",
+            evidence=evidence,
+            severity="warning" if probe.case.invented else "error",
+            path=wrong.path,
+            attachments=spot.attachments if spot is not None else None,
+            fix=f"Check the formula of {gradient_name(wrong.path)} against the derivative of forward.",
+        )

@@ -1,0 +1,61 @@
+"""PB608."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from ...report.finding import Evidence, Finding
+from ..base import Check
+from ..evaluate import UserCodeError, copy_tensor
+from ..probe import Probe, same
+
+
+class MutatesGradOutput(Check):
+    """backward writes into grad_output.
+
+    Why it matters:
+        The engine may hand one buffer to several consumers, and a caller may use the gradient again; both then read what backward left there.
+
+    How it is measured:
+        grad_output's values and version before and after backward are compared; comparing values also sees writes through numpy or raw pointers.
+
+    Example:
+        ``grad_output.mul_(w)``, ``grad_output[mask] = 0``, ``torch.mul(a, b, out=grad_output)``.
+
+    Instead:
+        Work on a copy: ``grad = grad_output.clone()``, or use the out-of-place operation.
+
+    References:
+        pytorch/pytorch#141111, linkedin/Liger-Kernel#1305.
+    """
+
+    code = "PB608"
+    name = "mutates-grad-output"
+    severity = "error"
+    needs = ()
+    stage = 1
+
+    def run(self, probe: Probe) -> Iterator[Finding]:
+        outcome = probe.native.forward()
+        cotangents = probe.cotangents(outcome)
+        before = [copy_tensor(c) for c in cotangents]
+        versions = [c._version for c in cotangents]
+        with contextlib.suppress(UserCodeError):
+            probe.native.vjp(outcome, cotangents)
+        for y, now, then, version in zip([outcome.paths[i] for i in outcome.carrying], cotangents, before, versions, strict=True):
+            if not same(now, then) or now._version != version:
+                yield self._mutated(probe, y, now, then)
+
+    def _mutated(self, probe: Probe, output: str, now: Tensor, then: Tensor) -> Finding:
+        changed = int((now != then).sum())
+        return self.finding(
+            probe,
+            f"{probe.backward_name} writes into grad_output" + ("" if output == "output" else f" (the one of {output})"),
+            evidence=[Evidence(f"{changed} of {now.numel()} elements of grad_output changed during backward")],
+            cause="an in-place operation, out=, or a kernel writes to grad_output's memory",
+            certain=True,
+            fix="grad_output = grad_output.clone() before the first write, or the out-of-place operation",
+        )

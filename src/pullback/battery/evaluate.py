@@ -1,0 +1,405 @@
+"""Run the checked op: fresh arguments for every evaluation, held random state, gradients exactly as the engine receives them."""
+
+from __future__ import annotations
+
+import copy
+import random
+import sys
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import trees
+from ..capture.calls import Target
+from ..capture.case import Case
+
+FORWARD_SEED = 0x5EED
+BACKWARD_SEED = 0xBACC
+_IMMUTABLE = (int, float, bool, complex, str, bytes, type(None), type, torch.dtype, torch.device)
+
+
+class UserCodeError(Exception):
+    """The checked code raised: `stage` is ``"forward"`` or ``"backward"``, `error` what it raised."""
+
+    def __init__(self, stage: str, error: BaseException) -> None:
+        super().__init__(f"{stage} raised {type(error).__name__}: {error}")
+        self.stage = stage
+        self.error = error
+
+    @property
+    def short(self) -> str:
+        """The error in one line."""
+        text = str(self.error).strip().splitlines()
+        return f"{type(self.error).__name__}: {text[0] if text else ''}".rstrip(": ")
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """One tensor among the arguments: its path in the user's names, a private template that is never handed out, and whether it is differentiated."""
+
+    path: str
+    template: Tensor
+    wanted: bool
+
+
+@dataclass(slots=True)
+class Arguments:
+    """Fresh arguments for one evaluation.
+
+    Args:
+        args: Positional arguments.
+        kwargs: Keyword arguments.
+        tensors: The tensors passed, one for each leaf of the evaluator.
+        roots: What gradients are taken for, aligned with the evaluator's wanted leaves; the passed tensor or, for in-place ops, the leaf behind it.
+    """
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    tensors: list[Tensor]
+    roots: list[Tensor]
+
+
+@dataclass(slots=True)
+class Outcome:
+    """One forward: its arguments, every tensor it returned with a path, and which of them carry gradients."""
+
+    arguments: Arguments
+    result: Any
+    outputs: list[Tensor]
+    paths: list[str]
+    carrying: list[int] = field(default_factory=list)
+
+    @property
+    def live(self) -> list[Tensor]:
+        """The outputs that gradients flow through."""
+        return [self.outputs[i] for i in self.carrying]
+
+
+class Evaluator:
+    """Evaluates one call at chosen values; every evaluation gets fresh copies of all arguments.
+
+    Args:
+        target: What is called.
+        args: Positional arguments, read once; the given tensors are never handed to the checked code.
+        kwargs: Keyword arguments.
+        wanted: Paths of the tensors that are differentiated; None: those that require grad, or else every floating one that is not static.
+        static: Names of arguments that are never differentiated.
+        nonleaf: Whether differentiated tensors are passed as results of an operation (needed by ops that change them in place).
+        through_backward: Whether gradients are taken by `.backward()` instead of `autograd.grad`.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        args: Sequence[Any],
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        wanted: Iterable[str] | None = None,
+        static: Iterable[str] = (),
+        nonleaf: bool = False,
+        through_backward: bool = False,
+    ) -> None:
+        self.target = target
+        self.kwargs = dict(kwargs or {})
+        self.args = tuple(args)
+        self.nonleaf = nonleaf
+        self.through_backward = through_backward
+        self.hold_everything = True
+        self.static = tuple(static)
+        names = target.positional(len(self.args))
+        self._named: list[tuple[str, Any]] = [*zip(names, self.args, strict=True), *self.kwargs.items()]
+        self.leaves = self._find_leaves(None if wanted is None else set(wanted))
+
+    @classmethod
+    def of_case(cls, target: Target, case: Case) -> Evaluator:
+        """Return the evaluator of a case's own call."""
+        return cls(target, case.args, case.kwargs, static=case.declaration.static)
+
+    def _find_leaves(self, wanted: set[str] | None) -> list[Leaf]:
+        self._of_tensor: dict[int, int] = {}
+        pairs: list[tuple[str, Tensor]] = []
+        for name, value in self._named:
+            for path, leaf in trees.leaves(value, name):
+                if isinstance(leaf, Tensor) and id(leaf) not in self._of_tensor:
+                    self._of_tensor[id(leaf)] = len(pairs)
+                    pairs.append((path, leaf))
+        if wanted is None:
+            asked = {path for path, t in pairs if t.requires_grad}
+            wanted = asked or {path for path, t in pairs if differentiable(t) and _root(path) not in self.static}
+        return [Leaf(path, copy_tensor(t), path in wanted and differentiable(t)) for path, t in pairs]
+
+    def variant(self, values: Mapping[str, Any] | None = None, *, wanted: Iterable[str] | None = None, target: Target | None = None) -> Evaluator:
+        """Return an evaluator of the same call with some leaves replaced: `values` maps paths (``x``, ``cfg.weight``, ``eps``) to new values.
+
+        Tensors stay wanted as they are, unless `wanted` lists other paths.
+        """
+        values = values or {}
+        templates = {leaf.path: leaf.template for leaf in self.leaves}
+
+        def swap(path: str, value: Any) -> Any:
+            return values[path] if path in values else templates.get(path, value)
+
+        named = [(name, values[name] if name in values else trees.map_leaves(swap, value, name)) for name, value in self._named]
+        count = len(self.args)
+        new = Evaluator(
+            target or self.target,
+            [v for _, v in named[:count]],
+            dict(named[count:]),
+            wanted={leaf.path for leaf in self.leaves if leaf.wanted} if wanted is None else wanted,
+            static=self.static,
+            nonleaf=self.nonleaf,
+            through_backward=self.through_backward,
+        )
+        new.hold_everything = self.hold_everything
+        return new
+
+    def cast(self, dtype: torch.dtype) -> Evaluator:
+        """Return an evaluator whose floating tensors have `dtype` (complex ones the complex dtype of that width)."""
+        wide = {torch.float64: torch.complex128, torch.float32: torch.complex64, torch.float16: torch.complex32, torch.bfloat16: torch.complex64}
+        values = {
+            leaf.path: cast_tensor(leaf.template, wide[dtype] if leaf.template.is_complex() else dtype)
+            for leaf in self.leaves
+            if differentiable(leaf.template)
+        }
+        return self.variant(values)
+
+    @property
+    def wanted(self) -> list[Leaf]:
+        """The differentiated leaves, in argument order."""
+        return [leaf for leaf in self.leaves if leaf.wanted]
+
+    @property
+    def named(self) -> list[tuple[str, Any]]:
+        """Top-level arguments with their names."""
+        return list(self._named)
+
+    def arguments(
+        self,
+        values: Mapping[str, Tensor] | None = None,
+        *,
+        layout: Callable[[str, Tensor], Tensor] | None = None,
+        requires_grad: Iterable[str] | None = None,
+    ) -> Arguments:
+        """Return fresh arguments.
+
+        Args:
+            values: New values by path, for floating leaves; data only, they are copied.
+            layout: Called with path and fresh data, returns the same values in another memory layout.
+            requires_grad: Paths that require grad, instead of the wanted ones.
+        """
+        wanted = None if requires_grad is None else set(requires_grad)
+        memo: dict[int, Any] = {}
+        passed: list[Tensor] = []
+        roots: list[Tensor] = []
+        for leaf in self.leaves:
+            source = leaf.template if values is None or leaf.path not in values else values[leaf.path]
+            data = copy_tensor(source, like=leaf.template)
+            if layout is not None:
+                data = layout(leaf.path, data)
+            needs = leaf.wanted if wanted is None else leaf.path in wanted
+            tensor = data
+            if needs:
+                data.requires_grad_()
+                tensor = data.view_as(data).clone() if self.nonleaf else data
+            if leaf.wanted:
+                roots.append(data)
+            passed.append(tensor)
+        fresh = [self._rebuild(name, value, passed, memo) for name, value in self._named]
+        count = len(self.args)
+        return Arguments(tuple(fresh[:count]), dict(zip(self.kwargs, fresh[count:], strict=True)), passed, roots)
+
+    def _rebuild(self, name: str, value: Any, passed: list[Tensor], memo: dict[int, Any]) -> Any:
+        if isinstance(value, Tensor):
+            return passed[self._of_tensor[id(value)]]
+        if isinstance(value, _IMMUTABLE):
+            return value
+
+        def fresh(path: str, leaf: Any) -> Any:
+            return passed[self._of_tensor[id(leaf)]] if isinstance(leaf, Tensor) else _deepcopy(leaf, memo)
+
+        return trees.map_leaves(fresh, value, name)
+
+    def forward(self, arguments: Arguments | None = None, *, seed: int = FORWARD_SEED, **how: Any) -> Outcome:
+        """Run the call once under a held random state.
+
+        Raises:
+            UserCodeError: if the checked code raises.
+        """
+        arguments = self.arguments(**how) if arguments is None else arguments
+        self._hold(seed)
+        try:
+            result = self.target.call(*arguments.args, **arguments.kwargs)
+        except Exception as error:
+            raise UserCodeError("forward", error) from error
+        if isinstance(result, Tensor):
+            pairs: list[tuple[str, Any]] = [("output", result)]
+        else:
+            pairs = [(p, t) for p, t in trees.leaves(result, "output") if isinstance(t, Tensor)]
+        outputs = [t for _, t in pairs]
+        carrying = [i for i, t in enumerate(outputs) if t.requires_grad and differentiable(t)]
+        return Outcome(arguments, result, outputs, [p for p, _ in pairs], carrying)
+
+    def vjp(
+        self,
+        outcome: Outcome,
+        cotangents: Sequence[Tensor | None],
+        *,
+        retain_graph: bool = False,
+        create_graph: bool = False,
+        seed: int = BACKWARD_SEED,
+    ) -> list[Tensor | None]:
+        """Return the gradients for the wanted leaves, given one cotangent (or None: undefined) for each live output.
+
+        The cotangent is handed to the engine as it is, so that its strides reach backward.
+
+        Raises:
+            UserCodeError: if backward raises.
+        """
+        pairs = [(y, c) for y, c in zip(outcome.live, cotangents, strict=True) if c is not None]
+        roots = [r for r in outcome.arguments.roots if r.requires_grad]
+        self._hold(seed)
+        try:
+            if not pairs or not roots:
+                found: list[Tensor | None] = [None] * len(roots)
+            elif self.through_backward:
+                for root in roots:
+                    root.grad = None
+                torch.autograd.backward([y for y, _ in pairs], [c for _, c in pairs], retain_graph=retain_graph, create_graph=create_graph)
+                found = [root.grad for root in roots]
+            else:
+                found = list(
+                    torch.autograd.grad(
+                        [y for y, _ in pairs],
+                        roots,
+                        [c for _, c in pairs],
+                        retain_graph=retain_graph or create_graph,
+                        create_graph=create_graph,
+                        allow_unused=True,
+                    )
+                )
+        except Exception as error:
+            raise UserCodeError("backward", error) from error
+        by_root = iter(found)
+        return [next(by_root) if r.requires_grad else None for r in outcome.arguments.roots]
+
+    def values(self, values: Mapping[str, Tensor] | None = None) -> list[Tensor]:
+        """Return every floating output at these values, detached."""
+        return [t.detach() for t in self.forward(values=values).outputs if differentiable(t)]
+
+    def _hold(self, seed: int) -> None:
+        torch.default_generator.manual_seed(seed)
+        if self.hold_everything:
+            random.seed(seed)
+            numpy = sys.modules.get("numpy")
+            if numpy is not None:
+                numpy.random.seed(seed)
+
+
+def differentiable(tensor: Tensor) -> bool:
+    """Return whether a tensor's dtype can carry gradients."""
+    return tensor.is_floating_point() or tensor.is_complex()
+
+
+def copy_tensor(tensor: Tensor, *, like: Tensor | None = None) -> Tensor:
+    """Return a detached copy of `tensor`'s values with the strides, Python attributes and Parameter-ness of `like` (default: its own).
+
+    No memory is shared; gaps between strided elements hold NaN, so that code which reads them shows.
+    """
+    source = tensor.detach()
+    model = tensor if like is None or like.shape != tensor.shape else like
+    if source.layout is not torch.strided or type(tensor) not in (Tensor, torch.nn.Parameter):
+        return source.clone()
+    if model.is_contiguous():
+        new = source.clone(memory_format=torch.contiguous_format)
+    else:
+        new = _copy_strided(source, model)
+    if isinstance(model, torch.nn.Parameter):
+        new = torch.nn.Parameter(new, requires_grad=False)
+    if model.__dict__:
+        for key, value in model.__dict__.items():
+            setattr(new, key, _deepcopy(value, {}))
+    return new
+
+
+def cast_tensor(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """Return a copy of another dtype with the same strides and Python attributes (tensors among them are cast as well)."""
+    new = copy_tensor(tensor.detach().to(dtype))
+    if isinstance(tensor, torch.nn.Parameter):
+        new = torch.nn.Parameter(new, requires_grad=False)
+    for key, value in tensor.__dict__.items():
+        setattr(new, key, value.detach().to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else _deepcopy(value, {}))
+    return new
+
+
+def _copy_strided(source: Tensor, model: Tensor) -> Tensor:
+    extent = 1 + sum((n - 1) * s for n, s in zip(model.shape, model.stride(), strict=True)) if model.numel() else 0
+    memory = torch.full((extent,), torch.nan if differentiable(source) else 0, dtype=source.dtype, device=source.device)
+    new = memory.as_strided(model.shape, model.stride())
+    if 0 not in model.stride() or model.numel() == 0:
+        return new.copy_(source)
+    for dim, stride in enumerate(model.stride()):
+        if stride == 0:
+            new, source = new.narrow(dim, 0, 1), source.narrow(dim, 0, 1)
+    new.copy_(source)
+    return memory.as_strided(model.shape, model.stride())
+
+
+def _deepcopy(value: Any, memo: dict[int, Any]) -> Any:
+    if isinstance(value, _IMMUTABLE):
+        return value
+    try:
+        return copy.deepcopy(value, memo)
+    except Exception:
+        return value
+
+
+def _root(path: str) -> str:
+    for i, char in enumerate(path):
+        if char in "[.":
+            return path[:i]
+    return path
+
+
+def random_like(tensor: Tensor, generator: torch.Generator, choices: Sequence[float]) -> Tensor:
+    """Return a tensor of `tensor`'s shape, strides and dtype whose entries are drawn from ±`choices` (both parts, if complex)."""
+    values = torch.tensor([*choices, *(-c for c in choices)], dtype=torch.float64)
+
+    def draw() -> Tensor:
+        return values[torch.randint(len(values), tensor.shape, generator=generator)]
+
+    drawn = torch.complex(draw(), draw()) if tensor.is_complex() else draw()
+    new = torch.empty_like(tensor, memory_format=torch.preserve_format).detach()
+    return new.copy_(drawn)
+
+
+@contextmanager
+def preserved_state() -> Iterator[None]:
+    """Restore what the checked code may change for the whole process: random states, grad mode, default dtype, determinism, threads' warnings."""
+    numpy = sys.modules.get("numpy")
+    before = (
+        torch.get_rng_state(),
+        random.getstate(),
+        numpy.random.get_state() if numpy is not None else None,
+        torch.get_default_dtype(),
+        torch.is_grad_enabled(),
+        torch.are_deterministic_algorithms_enabled(),
+        torch.is_deterministic_algorithms_warn_only_enabled(),
+        torch.is_anomaly_enabled(),
+    )
+    try:
+        with torch.enable_grad():
+            yield
+    finally:
+        torch.set_rng_state(before[0])
+        random.setstate(before[1])
+        if numpy is not None and before[2] is not None:
+            numpy.random.set_state(before[2])
+        torch.set_default_dtype(before[3])
+        torch.set_grad_enabled(before[4])
+        torch.use_deterministic_algorithms(before[5], warn_only=before[6])
+        if torch.is_anomaly_enabled() != before[7]:
+            torch.autograd.set_detect_anomaly(before[7])

@@ -1,0 +1,151 @@
+"""Difference quotients per output element, as intervals: what one-sided derivatives allow, with measured noise and truncation.
+
+Outputs and inputs are handled as flat float64 vectors; a complex number counts as its real and imaginary part, so that the real inner product
+of two vectors is the pairing that autograd uses, Re(conj(u)·y).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from . import tolerance
+
+Vector = Callable[[Mapping[str, Tensor] | None], Tensor]
+"""Evaluates the op with some inputs replaced, returns its floating outputs as one flat float64 vector."""
+
+_STENCIL = (-2, -1, 1, 2)
+_CENTRAL4 = {-2: 1 / 12, -1: -8 / 12, 1: 8 / 12, 2: -1 / 12}
+
+
+def flat(tensors: Sequence[Tensor]) -> Tensor:
+    """Return all entries of `tensors` as one float64 vector, complex ones as pairs."""
+    parts = [(torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).reshape(-1).to(torch.float64) for t in tensors]
+    return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
+
+
+def scale_of(tensor: Tensor) -> float:
+    """Return the largest finite magnitude of a tensor's entries, 1.0 where all are zero."""
+    if tensor.numel() == 0:
+        return 1.0
+    magnitude = tensor.detach().abs().to(torch.float64)
+    largest = float(torch.where(torch.isfinite(magnitude), magnitude, 0.0).max())
+    return largest or 1.0
+
+
+@dataclass(slots=True)
+class Slopes:
+    """Derivatives of every output element along one direction of one input.
+
+    Args:
+        low: Smaller of the one-sided derivatives; equal to `high` where the function is smooth.
+        high: Larger one.
+        slack: Half-width from truncation, added up linearly over elements.
+        noise: Standard deviation from rounding, added up in quadrature.
+        measured: Whether the element could be measured at all.
+        displacement: The input's effective displacement, flat: what the gradient is paired with.
+        relative_noise: Noise of the forward relative to its values.
+    """
+
+    low: Tensor
+    high: Tensor
+    slack: Tensor
+    noise: Tensor
+    measured: Tensor
+    displacement: Tensor
+    relative_noise: float
+
+    def bounds(self, cotangent: Tensor) -> tuple[float, float, float]:
+        """Return the least and greatest value of <cotangent, derivative> over measured elements, and the tolerance around them."""
+        u = torch.where(self.measured, cotangent, 0.0)
+        low = torch.where(u >= 0, u * self.low, u * self.high)
+        high = torch.where(u >= 0, u * self.high, u * self.low)
+        pick = self.measured
+        tol = (u.abs() * self.slack)[pick].sum() + tolerance.SIGMAS * (u * self.noise)[pick].square().sum().sqrt()
+        return float(low[pick].sum()), float(high[pick].sum()), float(tol)
+
+
+def slopes(evaluate: Vector, path: str, x: Tensor, direction: Tensor, centre: Tensor) -> Slopes:
+    """Return the derivatives of every output element along `direction` of the input at `path`.
+
+    The five-point stencil is tried with steps that shrink by 32; each element keeps the result with the tightest tolerance. If the forward turns
+    out to be noisier than float64 (it works in float32 inside, or only takes float32), the step grows to match.
+
+    Args:
+        evaluate: The op.
+        path: Which input moves.
+        x: Its value.
+        direction: Signed direction of x's shape, entries of order one.
+        centre: ``evaluate(None)``.
+    """
+    scale = scale_of(x)
+    best = _stencil(evaluate, path, x, direction, centre, tolerance.BASE_STEP * scale)
+    coarse = max(best.relative_noise, tolerance.eps(x.dtype))
+    if coarse > 1e-12:
+        wide = _stencil(evaluate, path, x, direction, centre, tolerance.noisy_step(coarse) * scale)
+        wide.relative_noise = max(wide.relative_noise, coarse)
+        return wide
+    step = tolerance.BASE_STEP * scale
+    for _ in range(2):
+        if _sharp(best):
+            break
+        step /= 32
+        best = _tighter(best, _stencil(evaluate, path, x, direction, centre, step))
+    return best
+
+
+def _sharp(found: Slopes) -> bool:
+    size = found.low.abs().clamp(max=1e300)
+    return bool((found.measured & (found.slack <= 1e-6 * (size + size.max() if size.numel() else size))).all())
+
+
+def _tighter(a: Slopes, b: Slopes) -> Slopes:
+    first = torch.where(a.measured, a.slack + a.noise, torch.inf)
+    second = torch.where(b.measured, b.slack + b.noise, torch.inf)
+    use = second < first
+    pick = lambda left, right: torch.where(use, right, left)  # noqa: E731
+    return Slopes(
+        pick(a.low, b.low),
+        pick(a.high, b.high),
+        pick(a.slack, b.slack),
+        pick(a.noise, b.noise),
+        a.measured | b.measured,
+        a.displacement,
+        a.relative_noise,
+    )
+
+
+def _stencil(evaluate: Vector, path: str, x: Tensor, direction: Tensor, f0: Tensor, step: float) -> Slopes:
+    moved = {k: x + (k * step) * direction.to(x.dtype) for k in _STENCIL}
+    f = {k: evaluate({path: value}) for k, value in moved.items()}
+    displacement = sum((c / step) * (flat([moved[k]]) - flat([x])) for k, c in _CENTRAL4.items())
+    if any(v.shape != f0.shape for v in f.values()):
+        none = torch.zeros_like(f0)
+        return Slopes(none, none, none, none, torch.zeros_like(f0, dtype=torch.bool), torch.as_tensor(displacement), 0.0)
+    central = (f[1] - f[-1]) / (2 * step)
+    fourth = sum((c / step) * f[k] for k, c in _CENTRAL4.items())
+    right = (-3 * f0 + 4 * f[1] - f[2]) / (2 * step)
+    left = (3 * f0 - 4 * f[-1] + f[-2]) / (2 * step)
+    truncation = (fourth - central).abs()
+    wiggle = (f[-2] - 4 * f[-1] + 6 * f0 - 4 * f[1] + f[2]).abs() / 70**0.5
+    floor = tolerance.eps(torch.float64) * f0.abs()
+    pooled = wiggle[torch.isfinite(wiggle)].median() if bool(torch.isfinite(wiggle).any()) else torch.zeros(())
+    sigma = torch.maximum(torch.maximum(floor, pooled), torch.minimum(wiggle, 4 * torch.maximum(pooled, floor)))
+    size = max(_largest(v) for v in (f0, *f.values()))
+    noise = sigma / step
+    kink = (right - left).abs() > 4 * (2 * truncation + 4 * noise)
+    one_sided = torch.maximum((right - (f[1] - f0) / step).abs(), (left - (f0 - f[-1]) / step).abs())
+    low = torch.where(kink, torch.minimum(left, right), fourth)
+    high = torch.where(kink, torch.maximum(left, right), fourth)
+    slack = torch.where(kink, one_sided, truncation)
+    finite = torch.isfinite(low) & torch.isfinite(high) & torch.isfinite(slack)
+    jump = torch.maximum(high - low, slack) * step > size / 64
+    return Slopes(low, high, slack, noise, finite & ~jump, torch.as_tensor(displacement), float(pooled) / size if size else 0.0)
+
+
+def _largest(values: Tensor) -> float:
+    finite = values[torch.isfinite(values)]
+    return float(finite.abs().max()) if finite.numel() else 0.0

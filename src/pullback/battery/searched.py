@@ -1,0 +1,61 @@
+"""Sample inputs of a Function for which none are given, as cases ready to check."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from ..capture.calls import resolve_target
+from ..capture.case import Case
+from ..declare import Declaration
+from ..report import codes
+from ..report.clean import clean
+from ..report.finding import CheckRun, Evidence, Finding
+from ..report.report import Report
+from .search import find_inputs
+
+
+def searched_cases(target: Any, declaration: Declaration, seed: int) -> tuple[list[Case], Report | None]:
+    """Return the samples found for `target` with its declaration laid on them, or a report that says why there are none (PB004).
+
+    Args:
+        target: A Function subclass, its apply, or an op with a `function`.
+        declaration: What the author declares.
+        seed: Chooses the values.
+    """
+    resolved = resolve_target(target)
+    if declaration.samples is not None:
+        return [replace(c, declaration=_over(declaration, c.declaration), index=i) for i, c in enumerate(_sampled(target, declaration))], None
+    if resolved.function is None:
+        return [], _nothing(target, "sample inputs are searched for Functions only; pass inputs for a callable", "")
+    result = find_inputs(resolved.function, seed=seed)
+    if result.cases:
+        return [replace(c, target=target, declaration=declaration, index=i) for i, c in enumerate(result.cases)], None
+    return [], _nothing(target, str(result.last_error or "the search found no call that runs"), result.skeleton)
+
+
+def _sampled(target: Any, declaration: Declaration) -> list[Case]:
+    samples = declaration.samples
+    drawn = list(samples()) if samples is not None else []
+    return [d if isinstance(d, Case) else Case(target, tuple(d.args), dict(d.kwargs), declaration, origin="case") for d in drawn]
+
+
+def _over(base: Declaration, own: Declaration) -> Declaration:
+    return base if own == Declaration() else own
+
+
+def _nothing(target: Any, reason: str, skeleton: str) -> Report:
+    resolved = resolve_target(target)
+    finding = Finding(
+        "PB004",
+        codes.name_of("PB004"),
+        "note",
+        "skipped",
+        resolved.subject,
+        f"no sample inputs for {resolved.name}: it was not checked",
+        resolved.location,
+        evidence=(Evidence("the search's last error", got=clean(reason, limit=500)),),
+        fix=f"Put this into the file and mend the call:\n{skeleton}" if skeleton else "Pass inputs: pb.check(op, (x, ...)).",
+    )
+    run = CheckRun("PB004", resolved.subject, "skipped", "no inputs found")
+    return Report((finding,), (run,), (resolved.subject,))

@@ -1,0 +1,208 @@
+"""One pass of the battery over one case: order, gates, and the containment of checks that break."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import time
+import traceback
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from ..capture.case import Case
+from ..report import codes
+from ..report.clean import clean
+from ..report.finding import JSON, CheckRun, Evidence, Finding
+from ..report.report import Report
+from .base import Check, Skipped, Unsupported, all_checks
+from .evaluate import UserCodeError, preserved_state
+from .probe import Probe, Settings
+
+
+def run_case(
+    case: Case,
+    settings: Settings | None = None,
+    *,
+    announce: Callable[[str], None] = lambda code: None,
+    skip: frozenset[str] = frozenset(),
+) -> Report:
+    """Return the report of the battery on one case.
+
+    Args:
+        case: What is called, with what, and what is declared.
+        settings: Seed, tiers, selected codes.
+        announce: Called with a check's code before it starts, so that a parent process knows what was running when this one dies.
+        skip: Codes that are not run (those that ran, or killed the process, before).
+    """
+    settings = settings or Settings()
+    with preserved_state(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        warnings.simplefilter("ignore")
+        return _Run(Probe(case, settings), announce, skip).report()
+
+
+class _Run:
+    """One pass of all checks over one probe."""
+
+    def __init__(self, probe: Probe, announce: Callable[[str], None], skip: frozenset[str]) -> None:
+        self.probe = probe
+        self.announce = announce
+        self.skip = skip
+        self.runs: list[CheckRun] = []
+
+    def report(self) -> Report:
+        subject = self.probe.target.subject
+        base = self._baseline()
+        if base is not None:
+            self.probe.findings.append(base)
+        reported_crash = False
+        for check in self._chosen():
+            if check.stage > 1 and not reported_crash:
+                reported_crash = True
+                self._report_crash()
+            self._run(check)
+        if not reported_crash:
+            self._report_crash()
+        return Report(tuple(self.probe.findings), tuple(self.runs), (subject,), environment(self.probe.settings))
+
+    def _chosen(self) -> list[Check]:
+        settings = self.probe.settings
+        return [
+            check
+            for check in all_checks()
+            if check.code not in self.skip
+            and check.code not in settings.ignore
+            and (not settings.select or check.code in settings.select)
+            and (check.tier == "default" or (check.tier == "thorough" and settings.thorough) or check.code in settings.select)
+        ]
+
+    def _baseline(self) -> Finding | None:
+        self.announce("PB002")
+        error = self.probe.baseline.forward_error
+        if error is None:
+            return None
+        return _tool_finding(
+            self.probe,
+            "PB004",
+            "note",
+            f"{self.probe.target.name} could not be checked: forward refuses the given inputs",
+            error,
+            "Pass inputs that the forward takes: pb.check(op, (x, ...)) or pullback_cases() in the file.",
+        )
+
+    def _report_crash(self) -> None:
+        error = self.probe.baseline.backward_error
+        if error is None or any(f.code in ("PB601", "PB602", "PB603") for f in self.probe.findings) or "PB002" in self.probe.settings.ignore:
+            return
+        searched = self.probe.case.origin == "searched"
+        self.probe.findings.append(
+            _tool_finding(
+                self.probe,
+                "PB004" if searched else "PB002",
+                "note" if searched else "error",
+                f"{self.probe.backward_name} raises on inputs that forward accepts",
+                error,
+                "Mend the error that backward raises; it is shown as your code raised it.",
+            )
+        )
+
+    def _run(self, check: Check) -> None:
+        self.announce(check.code)
+        start = time.perf_counter()
+        subject = self.probe.target.subject
+        status, reason = "pass", ""
+        try:
+            missing = self._missing(check)
+            if missing:
+                status, reason = "skipped", missing
+            else:
+                found = list(check.run(self.probe))
+                self.probe.findings.extend(found)
+                if found:
+                    loud = [f for f in found if f.severity != "note"]
+                    status = loud[0].status if loud else found[0].status
+        except Skipped as skipped:
+            status, reason = "skipped", str(skipped)
+        except Unsupported as refusal:
+            status, reason = "unsupported", clean(refusal, limit=200)
+        except UserCodeError as error:
+            status, reason = "skipped", clean(error, limit=200)
+        except Exception as error:
+            status, reason = "error", clean(f"{type(error).__name__}: {error}", limit=400)
+            self.probe.findings.append(_broke(self.probe, check.code, error))
+        self.runs.append(CheckRun(check.code, subject, status, reason, time.perf_counter() - start))  # type: ignore[arg-type]
+
+    def _missing(self, check: Check) -> str:
+        base = self.probe.baseline
+        if base.forward_error is not None:
+            return "forward does not run on these inputs"
+        if "direct" in check.needs and not self.probe.target.direct:
+            return "looks at a Function's own arguments; the target is a callable"
+        if "function" in check.needs and self.probe.function is None:
+            return "looks at one Function class; the target uses none or several"
+        if "backward" in check.needs:
+            if base.backward_error is not None:
+                return "backward raises"
+            if not base.outcome or not base.outcome.carrying:
+                return "no output carries a gradient"
+        if "repeats" in check.needs and not (self.probe.repeats.forward and self.probe.repeats.backward):
+            return "results do not repeat under a held random state"
+        return ""
+
+
+def environment(settings: Settings) -> dict[str, JSON]:
+    """Return versions and settings that are needed to see a report again."""
+    import platform
+
+    from .. import __version__
+
+    return {
+        "pullback": __version__,
+        "torch": str(torch.__version__),
+        "python": platform.python_version(),
+        "seed": settings.seed,
+        "orders": settings.orders,
+        "thorough": settings.thorough,
+        "threads": torch.get_num_threads(),
+    }
+
+
+def _tool_finding(probe: Probe, code: str, severity: Any, message: str, error: UserCodeError, fix: str) -> Finding:
+    place = probe.forward_location if error.stage == "forward" else probe.backward_location
+    where = user_line(error.error)
+    return Finding(
+        code=code,
+        name=codes.name_of(code),
+        severity=severity,
+        status="fail" if code == "PB002" else "skipped",
+        subject=probe.target.subject,
+        message=message,
+        location=replace(place, line=where[1], end_line=None) if place and where and where[0].endswith(place.path) else place,
+        evidence=(Evidence(f"{error.stage} raised", got=clean(error.short, limit=500)),),
+        fix=fix,
+        repro=probe.repro(code),
+    )
+
+
+def user_line(error: BaseException) -> tuple[str, int] | None:
+    """Return file and line of the innermost frame of the checked code in an exception's traceback."""
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/torch/" not in f.filename and "/pullback/" not in f.filename]
+    return (frames[-1].filename, frames[-1].lineno or 1) if frames else None
+
+
+def _broke(probe: Probe, code: str, error: Exception) -> Finding:
+    last = traceback.extract_tb(error.__traceback__)[-1]
+    return Finding(
+        code="PB008",
+        name=codes.name_of("PB008"),
+        severity="error",
+        status="error",
+        subject=probe.target.subject,
+        message=f"the check {code} itself broke on {probe.target.name}; nothing is known about that fault",
+        evidence=(Evidence(f"{type(error).__name__} at {last.name}, line {last.lineno}", got=clean(error, limit=500)),),
+        fix=f"Please report this; `--ignore {code}` leaves the check out meanwhile.",
+        repro=probe.repro(code),
+    )

@@ -1,0 +1,228 @@
+"""What is called: a Function subclass, its `apply`, an op, or any callable; its argument names and where it is written."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from ..report.finding import Location
+
+Function = torch.autograd.Function
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A resolved target.
+
+    Args:
+        call: What is invoked with the case's arguments.
+        function: The `autograd.Function` subclass behind `call`, or None for a callable that uses some inside.
+        subject: Qualified name, ``"pkg.mod.Class"``.
+        name: Short name for messages, ``"Class"``.
+        names: Parameter names of the call in order; a variadic one stands last with a ``*``.
+        location: Where the class or callable is defined.
+    """
+
+    call: Callable[..., Any]
+    function: type[Function] | None
+    subject: str
+    name: str
+    names: tuple[str, ...]
+    location: Location | None
+
+    @property
+    def direct(self) -> bool:
+        """Whether the call is `function.apply` itself, so that arguments and gradients correspond one to one."""
+        return self.function is not None and getattr(self.call, "__self__", None) is self.function
+
+    @property
+    def offers_setup_context(self) -> bool:
+        """Whether torch.func can use the Function (forward without ctx, and setup_context)."""
+        return self.function is not None and self.function.setup_context is not Function.setup_context
+
+    @property
+    def backward_name(self) -> str:
+        return f"{self.name}.backward" if self.function else f"the backward of {self.name}"
+
+    @property
+    def backward_location(self) -> Location | None:
+        """Where backward (or vjp) is defined; the target's own place if that has no source."""
+        return _place(backward_of(self.function)) or self.location if self.function else self.location
+
+    @property
+    def forward_location(self) -> Location | None:
+        return _place(self.function.forward) or self.location if self.function else self.location
+
+    def positional(self, count: int) -> list[str]:
+        """Return names for `count` positional arguments: ``x``, ``params[0]``; ``argument 3`` where there is no name."""
+        names = [n for n in self.names if not n.startswith("*")]
+        rest = next((n.lstrip("*") for n in self.names if n.startswith("*") and not n.startswith("**")), None)
+        extra = [f"{rest}[{i}]" if rest else f"argument {len(names) + i + 1}" for i in range(max(0, count - len(names)))]
+        return (names + extra)[:count]
+
+
+def resolve_target(target: Any) -> Target:
+    """Return what `target` means.
+
+    Args:
+        target: An `autograd.Function` subclass, its `apply`, an op with a ``function`` attribute, a torch.library op, a module or any callable.
+
+    Raises:
+        TypeError: if `target` cannot be called, naming what was given.
+    """
+    owner = getattr(target, "__self__", None)
+    if isinstance(target, type) and issubclass(target, Function):
+        return _of_function(target, target.apply)
+    if isinstance(owner, type) and issubclass(owner, Function) and getattr(target, "__name__", "") == "apply":
+        return _of_function(owner, owner.apply)
+    if not callable(target) or isinstance(target, type):
+        raise TypeError(
+            f"pullback cannot check {target!r} of type {type(target).__name__}: pass an autograd.Function subclass, its apply, an op or a callable"
+        )
+    function = getattr(target, "function", None)
+    function = function if isinstance(function, type) and issubclass(function, Function) else None
+    subject, name = _names(target)
+    return Target(target, function, subject, name, parameter_names(target), _place(target))
+
+
+def _of_function(function: type[Function], call: Callable[..., Any]) -> Target:
+    names = parameter_names(function.forward)
+    if function.setup_context is Function.setup_context:
+        names = names[1:] if names and not names[0].startswith("*") else names
+    subject = f"{function.__module__}.{function.__qualname__}"
+    return Target(call, function, subject, function.__name__, names, _place(function))
+
+
+def backward_of(function: type[Function]) -> Callable[..., Any]:
+    """Return the method that computes gradients: `backward`, or `vjp` where only that is defined."""
+    return function.vjp if function.vjp is not Function.vjp and function.backward is Function.backward else function.backward
+
+
+def parameter_names(call: Callable[..., Any]) -> tuple[str, ...]:
+    """Return the parameter names of `call`, variadic ones with their stars; empty if it has no readable signature."""
+    try:
+        parameters = inspect.signature(call).parameters.values()
+    except (TypeError, ValueError):
+        return ()
+    stars = {inspect.Parameter.VAR_POSITIONAL: "*", inspect.Parameter.VAR_KEYWORD: "**"}
+    return tuple(stars.get(p.kind, "") + p.name for p in parameters)
+
+
+def _names(target: Any) -> tuple[str, str]:
+    named = target if hasattr(target, "__qualname__") else type(target)
+    name = str(getattr(target, "__name__", None) or type(target).__name__)
+    return f"{getattr(named, '__module__', '')}.{named.__qualname__}", name
+
+
+def _place(thing: Any) -> Location | None:
+    if isinstance(thing, functools.partial):
+        thing = thing.func
+    try:
+        thing = inspect.unwrap(thing)
+        if not (inspect.isclass(thing) or inspect.isroutine(thing)):
+            thing = type(thing)
+        path = inspect.getsourcefile(thing)
+        lines, start = inspect.getsourcelines(thing)
+    except (TypeError, OSError, ValueError):
+        return None
+    if path is None:
+        return None
+    keyword = ("class ",) if inspect.isclass(thing) else ("def ", "async def ")
+    offset = next((i for i, line in enumerate(lines) if line.lstrip().startswith(keyword)), 0)
+    return Location(relative_path(path), start + offset, 1, start + len(lines) - 1)
+
+
+def relative_path(path: str) -> str:
+    """Return `path` relative to the working directory where it lies inside it."""
+    try:
+        return str(Path(path).resolve().relative_to(os.getcwd()))
+    except (ValueError, OSError):
+        return path
+
+
+def functions_in(outputs: list[torch.Tensor]) -> list[type[Function]]:
+    """Return the custom Function classes whose nodes the graph behind `outputs` holds, each once, nearest first."""
+    found: dict[type[Function], None] = {}
+    stack = [t.grad_fn for t in outputs if t.grad_fn is not None]
+    seen: set[Any] = set()
+    while stack:
+        node = stack.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        function = getattr(node, "_forward_cls", None)
+        if function is not None:
+            found.setdefault(function)
+        stack.extend(n for n, _ in node.next_functions if n is not None)
+    return list(found)
+
+
+@dataclass(slots=True)
+class BackwardCall:
+    """One call of a Function's backward, as the engine made it.
+
+    Args:
+        function: The class.
+        context: The `ctx` it was given.
+        grad_outputs: The cotangents it received; None where undefined.
+        returned: What it returned, before the engine reduces or casts anything.
+        error: What it raised instead.
+    """
+
+    function: type[Function]
+    context: Any
+    grad_outputs: tuple[torch.Tensor | None, ...]
+    returned: Any = None
+    error: BaseException | None = None
+
+    @property
+    def gradients(self) -> tuple[Any, ...]:
+        """What was returned, as a tuple."""
+        return self.returned if isinstance(self.returned, tuple) else (self.returned,)
+
+
+@contextmanager
+def observed_backward(*functions: type[Function]) -> Iterator[list[BackwardCall]]:
+    """Record every call of the given Functions' backward while the context is open; the classes are restored at its end."""
+    calls: list[BackwardCall] = []
+    restore: list[Callable[[], None]] = []
+    for function in dict.fromkeys(functions):
+        name = "vjp" if function.vjp is not Function.vjp and function.backward is Function.backward else "backward"
+        restore.append(_replace(function, name, _observer(function, getattr(function, name), calls)))
+    try:
+        yield calls
+    finally:
+        for undo in reversed(restore):
+            undo()
+
+
+def _observer(function: type[Function], method: Callable[..., Any], calls: list[BackwardCall]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def observe(ctx: Any, *grad_outputs: Any) -> Any:
+        call = BackwardCall(function, ctx, grad_outputs)
+        calls.append(call)
+        try:
+            call.returned = method(ctx, *grad_outputs)
+        except BaseException as error:
+            call.error = error
+            raise
+        return call.returned
+
+    return observe
+
+
+def _replace(owner: type, name: str, method: Callable[..., Any]) -> Callable[[], None]:
+    if name in owner.__dict__:
+        original = owner.__dict__[name]
+        setattr(owner, name, staticmethod(method))
+        return lambda: setattr(owner, name, original)
+    setattr(owner, name, staticmethod(method))
+    return lambda: delattr(owner, name)
