@@ -1,7 +1,12 @@
-"""Every check against the broken ops it must flag and the right ops it must not."""
+"""Every check against the broken ops it must flag and the right ops it must not.
+
+`tests/golden/mutants.txt` holds what the whole battery says about every broken op, so that a review shows misses and false alarms;
+`make golden` writes it anew.
+"""
 
 import importlib.util
 import sys
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -10,6 +15,8 @@ from pullback.battery.base import all_checks
 from pullback.battery.check import Settings, run_case
 
 HERE = Path(__file__).parent
+GOLDEN = HERE.parents[1] / "golden" / "mutants.txt"
+FILES = {path.stem[:5].upper(): path for path in sorted(HERE.glob("pb*.py"))}
 
 
 def load(path):
@@ -22,34 +29,45 @@ def load(path):
     return sys.modules[name]
 
 
-FILES = {path.stem[:5].upper(): path for path in sorted(HERE.glob("pb*.py"))}
-
-
-def cases(kind):
+def mutants(kind):
+    """Return (identity, code, case) for every case of a kind; the identity is stable as long as the lists only grow at their ends."""
+    found = []
     for code, path in FILES.items():
         for i, case in enumerate(getattr(load(path), kind)):
-            name = getattr(case.target, "__name__", type(case.target).__name__)
-            yield pytest.param(code, case, id=f"{code}-{i}-{name}")
+            name = getattr(case.target, "__qualname__", type(case.target).__name__)
+            found.append((f"{code}-{i}-{name}", code, case))
+    return found
+
+
+def parameters(kind):
+    return [pytest.param(identity, code, case, id=identity) for identity, code, case in mutants(kind)]
 
 
 def loud(report):
-    return [f"{f.code} {f.severity}: {f.message} {[e.text for e in f.evidence]}" for f in report.findings if f.severity != "note"]
+    return [f"{f.code} {f.severity}: {f.message} {[(e.text, e.got, e.expected) for e in f.evidence]}" for f in report.findings if f.severity != "note"]
 
 
-@pytest.mark.parametrize(("code", "case"), list(cases("kills")))
-def test_kills(code, case):
+def codes(report):
+    return " ".join(sorted({f.code for f in report.findings if f.severity != "note"})) or "-"
+
+
+@cache
+def golden():
+    return dict(line.split(": ", 1) for line in GOLDEN.read_text().splitlines() if ": " in line)
+
+
+@pytest.mark.parametrize(("identity", "code", "case"), parameters("kills"))
+def test_kills(identity, code, case):
     report = run_case(case, Settings())
     assert code in {f.code for f in report.findings}, loud(report)
     assert not [f for f in report.findings if f.code == "PB008"], loud(report)
-    for finding in report.findings:
-        assert finding.message
-        assert finding.repro
+    assert all(f.message and f.repro for f in report.findings)
+    assert golden().get(identity) == codes(report), "run `make golden` and read the difference"
 
 
-@pytest.mark.parametrize(("code", "case"), list(cases("spares")))
-def test_spares(code, case):
-    report = run_case(case, Settings())
-    assert not loud(report)
+@pytest.mark.parametrize(("identity", "code", "case"), parameters("spares"))
+def test_spares(identity, code, case):
+    assert not loud(run_case(case, Settings()))
 
 
 @pytest.mark.parametrize("check", all_checks(), ids=lambda check: check.code)
@@ -59,3 +77,7 @@ def test_every_check_has_kills_and_spares(check):
     assert module.kills
     assert module.spares
     assert FILES[check.code].stem == f"{check.code.lower()}_{check.name.replace('-', '_')}"
+
+
+def test_golden_lists_every_mutant():
+    assert set(golden()) == {identity for identity, _, _ in mutants("kills")}, "run `make golden`"
