@@ -12,6 +12,7 @@ from torch import Tensor
 
 from ..capture.calls import BackwardCall, Function, Target, functions_in, observed_backward, resolve_target
 from ..capture.case import Case
+from ..capture.modules import with_module_state
 from ..declare import Declaration
 from ..report.finding import Finding, Location
 from . import tolerance
@@ -82,6 +83,7 @@ class Probe:
     """
 
     def __init__(self, case: Case, settings: Settings | None = None) -> None:
+        case = with_module_state(case)
         self.case = case
         self.settings = settings or Settings()
         self.target: Target = resolve_target(case.target)
