@@ -1,0 +1,83 @@
+"""The ladder of domains: is a value finding on searched inputs only about values the Function was never meant for?
+
+A Function may take masks in {0, 1}, rows that sum to one, or symmetric matrices. Its gradient is then right on those and wrong elsewhere. Each rung
+replaces one tensor argument by a function of a free tensor, so that the comparison stays inside the domain.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from ...capture.case import Case
+from ...trees import leaves
+
+Mapping = Callable[[torch.Tensor], torch.Tensor]
+
+
+def ladder(case: Case) -> Iterator[tuple[str, str, Mapping]]:
+    """Yield ``(name, path, function)``: one domain for one tensor argument of a case.
+
+    `function` maps a free tensor of the argument's shape to the argument; the tested function is then the composition, differentiated with respect to
+    the free tensor. Domains that leave the argument unchanged, or make it constant, are left out: the first repeats what is known, the second passes
+    trivially.
+
+    Args:
+        case: Sample on which a value finding showed. `path` counts positional arguments: ``args[0]``, ``args[1][2]``, ``kwargs['w']``.
+    """
+    for path, value in (*leaves(case.args, "args"), *leaves(dict(case.kwargs), "kwargs")):
+        if (
+            not isinstance(value, torch.Tensor)
+            or not (value.is_floating_point() or value.is_complex())
+            or value.layout is not torch.strided
+            or not value.numel()
+        ):
+            continue
+        for name, function in _domains(value):
+            if _worth_trying(function, value):
+                yield name, path, function
+
+
+def _has_domains(value: Any) -> bool:
+    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.numel():
+        return False
+    return value.is_floating_point() or value.is_complex()
+
+
+def _domains(value: torch.Tensor) -> Iterator[tuple[str, Mapping]]:
+    square = value.ndim >= 2 and value.shape[-1] == value.shape[-2] > 1
+    if not value.is_complex():
+        yield "non-negative", torch.abs
+        yield "between 0 and 1", torch.sigmoid
+        if value.ndim and value.shape[-1] > 1:
+            yield "rows that sum to one", lambda t: t.softmax(-1)
+    if square:
+        yield "symmetric", lambda t: (t + t.mH) / 2
+        yield "symmetric positive definite", lambda t: t @ t.mH / t.shape[-1] + torch.eye(t.shape[-1], dtype=t.dtype, device=t.device)
+    if not value.requires_grad and not value.is_complex():
+        yield "0/1", lambda t: (t > 0).to(t.dtype)
+    yield "small", lambda t: 0.1 * t
+    yield "large", lambda t: 10 * t
+
+
+def _worth_trying(function: Mapping, value: torch.Tensor) -> bool:
+    with torch.no_grad():
+        free = value.detach()
+        mapped, moved = function(free), function(free * 1.3 + 0.1)
+        if torch.equal(mapped, free):
+            return False
+        if value.requires_grad:
+            return not torch.equal(mapped, moved)
+        return mapped.numel() == 1 or not bool((mapped == mapped.flatten()[0]).all())
+
+
+def with_argument(case: Case, path: str, value: torch.Tensor) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the positional and keyword arguments of `case` with the one at `path` replaced."""
+    from ...trees import map_leaves
+
+    def put(at: str, leaf: Any) -> Any:
+        return value if at == path else leaf
+
+    return map_leaves(put, case.args, "args"), map_leaves(put, dict(case.kwargs), "kwargs")

@@ -1,0 +1,205 @@
+"""Best-first search over states: how far a try came decides what is changed next."""
+
+from __future__ import annotations
+
+import heapq
+import re
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+
+from .attempt import Attempt, run
+from .blame import blamed
+from .evidence import Evidence, first_specs
+from .guards import ensure_group
+from .moment import Moment
+from .proposals import proposals
+from .quality import Quality, assess
+from .specs import State
+
+CHANGE_PENALTY = 0.12
+DISTANCE_PENALTY = 0.3
+REPEAT_PENALTY = 0.06
+POSITION_PENALTY = 0.008
+DEPTH_BONUS = 0.2
+MORE_AFTER_FOUND = 60
+PROOF = re.compile(r"incorrect number of gradients|NameError|UnboundLocalError|NotImplementedError: You must implement")
+
+
+class BudgetSpent(Exception):
+    """The evaluations or seconds are used up."""
+
+
+@dataclass(slots=True)
+class Budget:
+    """What may still be spent.
+
+    Args:
+        evaluations: Most runs of the Function.
+        seconds: Most seconds; only a safety, so that a slow machine does not choose other inputs.
+    """
+
+    evaluations: int
+    seconds: float
+    used: int = 0
+    started: float = field(default_factory=time.perf_counter)
+    apart: float = 0.0
+
+    def spend(self) -> None:
+        """Count one run.
+
+        Raises:
+            BudgetSpent: if there is none left.
+        """
+        if self.used >= self.evaluations or self.elapsed() > self.seconds:
+            raise BudgetSpent
+        self.used += 1
+
+    def elapsed(self) -> float:
+        """Return the seconds since the start without those set apart."""
+        return time.perf_counter() - self.started - self.apart
+
+
+@dataclass(slots=True)
+class Found:
+    """A sample that runs.
+
+    Args:
+        attempt: Its run.
+        quality: What speaks against it.
+    """
+
+    attempt: Attempt
+    quality: Quality
+
+
+@dataclass(order=True, slots=True)
+class _Entry:
+    cost: float
+    number: int
+    state: State = field(compare=False)
+    key: tuple[str, int, str] | None = field(compare=False)
+    seen: int = field(compare=False)
+
+
+class Search:
+    """One search for one Function.
+
+    Args:
+        evidence: Static evidence.
+        seed: Of all draws.
+        budget: Evaluations and seconds.
+        use_messages: Whether the wording of errors is read.
+    """
+
+    def __init__(self, evidence: Evidence, seed: int, budget: Budget, use_messages: bool = True):
+        self.evidence, self.seed, self.budget, self.use_messages = evidence, seed, budget, use_messages
+        self.heap: list[_Entry] = []
+        self.known: set[State] = set()
+        self.failures: Counter[tuple[str, int, str]] = Counter()
+        self.start: State = ()
+        self.number = 0
+        self.best: Found | None = None
+        self.furthest: tuple[float, Attempt] | None = None
+        self.proof: Attempt | None = None
+
+    def evaluate(self, state: State, seed: int | None = None) -> Attempt:
+        """Run one state and count it."""
+        self.budget.spend()
+        return run(self.evidence.source.function, state, self.evidence.slots, self.seed if seed is None else seed)
+
+    def search(self) -> None:
+        """Search until a sample is good, or the budget or the ideas are spent."""
+        self.start = tuple(first_specs(slot, self.evidence.traits[slot.name])[0] for slot in self.evidence.slots)
+        self._push(self.start, 3.0, None)
+        stop = self.budget.evaluations
+        try:
+            while self.heap and self.budget.used < stop and not self._settled():
+                had_one = self.best is not None
+                entry = self._pop()
+                if entry is not None:
+                    self._take(self.evaluate(entry.state))
+                if self.best is not None and not had_one:
+                    stop = min(stop, self.budget.used + MORE_AFTER_FOUND)
+        except BudgetSpent:
+            return
+
+    def _settled(self) -> bool:
+        return self.proof is not None or (self.best is not None and self.best.quality.good)
+
+    def _take(self, attempt: Attempt) -> None:
+        """Judge an attempt and put the states that follow from it on the heap."""
+        if attempt.passed:
+            quality = assess(attempt, self.evidence, self.evaluate, self.seed)
+            if self.best is None or quality.order > self.best.quality.order:
+                self.best = Found(attempt, quality)
+            self._follow(attempt, 2.0, list(quality.suspects), use_messages=False)
+            return
+        if "process group" in attempt.message and self._make_group(attempt):
+            return
+        progress = self._progress(attempt)
+        if self.furthest is None or progress > self.furthest[0] + 1e-9:
+            self.furthest = progress, attempt
+        if attempt.stage == "backward" and self.best is None and PROOF.search(attempt.message):
+            self.proof = attempt
+            return
+        self.failures[attempt.key] += 1
+        self._follow(attempt, progress, blamed(attempt, self.evidence), self.use_messages)
+
+    def _make_group(self, attempt: Attempt) -> bool:
+        started = time.perf_counter()
+        made = ensure_group()
+        self.budget.apart += time.perf_counter() - started
+        if made:
+            self.known.discard(attempt.state)
+            self._push(attempt.state, 3.0, None)
+        return made
+
+    def _follow(self, attempt: Attempt, progress: float, names: list[str], use_messages: bool) -> None:
+        moment = Moment(attempt, self.evidence, names)
+        for i, state in enumerate(proposals(moment, use_messages)):
+            self._push(state, progress - self._cost(state) - POSITION_PENALTY * i, attempt.key)
+
+    def _cost(self, state: State) -> float:
+        changed = sum(a != b for a, b in zip(state, self.start, strict=True))
+        distance = sum(
+            self.evidence.traits[slot.name].distance(spec.kind) for spec, slot in zip(state, self.evidence.slots, strict=True) if not slot.star
+        )
+        return CHANGE_PENALTY * changed + DISTANCE_PENALTY * distance
+
+    def _progress(self, attempt: Attempt) -> float:
+        """How far forward came (0 to 1), then backward (1 to 2)."""
+        source = self.evidence.source
+        if attempt.stage in ("no-output", "no-grad"):
+            return 0.9
+        if attempt.stage == "not-finite":
+            return 1.95
+        base, method = (1.0, source.backward) if attempt.stage == "backward" else (0.0, source.forward)
+        if not attempt.frames:
+            return base + (0.9 if attempt.stage == "backward" else 0.0)
+        if method is None:
+            return base + 0.3
+        inside = [
+            frame
+            for frame in attempt.frames
+            if method.lineno <= frame.line <= (method.end_lineno or method.lineno) and frame.code.co_name == method.name
+        ]
+        line = inside[-1].line if inside else method.lineno
+        relative = (line - method.lineno) / max(1, (method.end_lineno or method.lineno) - method.lineno + 1)
+        deeper = min(1.0, 0.5 * (len(attempt.frames) - 1))
+        return base + 0.8 * relative + DEPTH_BONUS * deeper * (0.5 if inside else 0.0)
+
+    def _pop(self) -> _Entry | None:
+        entry = heapq.heappop(self.heap)
+        if entry.key is not None and self.failures[entry.key] > entry.seen + 3:
+            more = self.failures[entry.key]
+            heapq.heappush(self.heap, _Entry(entry.cost + REPEAT_PENALTY * (more - entry.seen), entry.number, entry.state, entry.key, more))
+            return None
+        return entry
+
+    def _push(self, state: State, priority: float, key: tuple[str, int, str] | None) -> None:
+        if state in self.known:
+            return
+        self.known.add(state)
+        self.number += 1
+        heapq.heappush(self.heap, _Entry(-priority, self.number, state, key, self.failures[key] if key else 0))

@@ -1,0 +1,207 @@
+"""Static evidence for every parameter, and the first specs to try for each kind."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field
+
+from .invented import CALLABLES, MODULES
+from .names import note_annotation, note_default, note_name, sounds_forbidden
+from .specs import Slot, Spec, default_shape, tensor
+from .syntax import FunctionSource, Unsearchable, none_positions, plain
+from .traits import Trait
+from .uses import collect_uses
+
+
+@dataclass(slots=True)
+class Evidence:
+    """What is known before anything was run.
+
+    Args:
+        source: Signature and syntax trees.
+        traits: Evidence per parameter name.
+        kept: ctx attribute or saved position to the parameter it stands for.
+    """
+
+    source: FunctionSource
+    traits: dict[str, Trait]
+    kept: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def slots(self) -> tuple[Slot, ...]:
+        """Parameters of forward without ctx."""
+        return self.source.slots
+
+
+def gather_evidence(source: FunctionSource) -> Evidence:
+    """Return the evidence of signature, names, uses in the code and positions of the returned gradients.
+
+    Raises:
+        Unsearchable: if a parameter takes a file, a stream, source code or the like, for which nothing may be invented.
+    """
+    traits = {slot.name: Trait() for slot in source.slots}
+    parameters = inspect.signature(plain(getattr(source.function, "forward"))).parameters  # noqa: B009
+    for slot in source.slots:
+        note_name(slot.name, traits[slot.name])
+        note_annotation(parameters[slot.name].annotation, traits[slot.name])
+        if slot.has_default:
+            note_default(slot.default, traits[slot.name])
+    kept = collect_uses(source, traits)
+    _note_gradients(source, traits)
+    for slot in source.slots:
+        _refuse(slot, traits[slot.name])
+    return Evidence(source, traits, kept)
+
+
+def _note_gradients(source: FunctionSource, traits: dict[str, Trait]) -> None:
+    positions, closed = none_positions(source.backward)
+    if closed and len(positions) < len([s for s in source.slots if not s.star]):
+        closed = False
+    for slot in source.slots:
+        always_none = positions[slot.index] if slot.index < len(positions) else None
+        trait = traits[slot.name]
+        if always_none is None or slot.star:
+            continue
+        trait.grad = not always_none
+        if always_none:
+            for kind in ("float", "int", "bool", "none", "mask", "index", "str", "object", "group"):
+                trait.scores[kind] = trait.scores.get(kind, 0.0) * 1.25
+            trait.score("tensor", -0.5)
+        else:
+            trait.score("tensor", 1.8)
+
+
+def _refuse(slot: Slot, trait: Trait) -> None:
+    uses_tensor = trait.scores.get("tensor", 0.0) + trait.scores.get("index", 0.0) >= 1.5
+    if trait.refused and not slot.has_default:
+        raise Unsearchable(f"nothing may be invented for `{slot.name}`: {trait.refused}")
+    if sounds_forbidden(slot.name) and not uses_tensor and not slot.has_default:
+        raise Unsearchable(f"nothing may be invented for `{slot.name}`: by its name it is a file, a path, a stream or a connection")
+    if trait.refused or (sounds_forbidden(slot.name) and not uses_tensor):
+        trait.refused = trait.refused or "by its name it is a file, a path, a stream or a connection"
+        trait.scores = {"default": 9.0}
+
+
+def first_specs(slot: Slot, trait: Trait) -> list[Spec]:
+    """Return one spec for each kind that may be tried for a parameter, likeliest first."""
+    if slot.star:
+        return _star_specs(trait)
+    if trait.refused:
+        return [Spec("default")]
+    specs = [spec for kind in trait.kinds() for spec in specs_of_kind(kind, slot, trait)[:1]]
+    if not trait.scores or max(trait.scores.values()) <= 0.35:
+        specs.sort(key=lambda spec: spec.kind != "tensor")
+    return specs
+
+
+def _star_specs(trait: Trait) -> list[Spec]:
+    one = tensor_spec(Trait(grad=True))
+    counts = [trait.members] if trait.members else []
+    return [Spec("star", items=(one,) * n) for n in (*counts, 2, 1, 3) if n not in counts or n == trait.members]
+
+
+def specs_of_kind(kind: str, slot: Slot, trait: Trait) -> list[Spec]:
+    """Return the specs of one kind to try for a parameter, best first."""
+    makers = {
+        "tensor": lambda: [tensor_spec(trait)],
+        "index": lambda: [index_spec(trait)],
+        "mask": lambda: [Spec("mask", default_shape(trait.rank or max(trait.least, 2)), grad=False)],
+        "int": lambda: [Spec("int", value=v) for v in int_values(trait)],
+        "float": lambda: [Spec("float", value=v) for v in float_values(trait)],
+        "bool": lambda: [Spec("bool", value=v) for v in _bools(trait)],
+        "str": lambda: [Spec("str", value=v) for v in _strings(trait)],
+        "ints": lambda: [Spec("ints", value=v) for v in ints_values(trait)],
+        "tensors": lambda: _lists(trait),
+        "callable": lambda: [Spec("callable", value=v) for v in CALLABLES],
+        "module": lambda: [Spec("module", value=v) for v in MODULES],
+        "default": lambda: [Spec("default")] if slot.has_default else [],
+        "object": lambda: _objects(slot, trait),
+        "dict": lambda: _objects(slot, trait, "dict"),
+        "dtype": lambda: [Spec("dtype", value="float64"), Spec("dtype", value="float32")],
+    }
+    return makers[kind]() if kind in makers else [Spec(kind)]
+
+
+def tensor_spec(trait: Trait) -> Spec:
+    """Return the likeliest float tensor for a parameter."""
+    usual = trait.usual.get("tensor")
+    rank = trait.rank if trait.rank is not None else max(trait.least, usual if isinstance(usual, int) else 0 if trait.usual.get("tensor") == 0 else 2)
+    shape = default_shape(rank)
+    if trait.role == "weight":
+        shape = (5, 4)
+    elif trait.role in ("conv3", "conv4"):
+        shape = (7, 2, 2) if trait.role == "conv3" else (7, 2, 2, 3)
+    elif trait.square and rank >= 2:
+        shape = (*shape[:-2], 4, 4)
+    draws = [draw for kind, draw in trait.draws if kind == "tensor"]
+    return tensor(*shape, draw=draws[0] if draws else "normal", grad=trait.grad is not False)
+
+
+def index_spec(trait: Trait, bound: int = 3) -> Spec:
+    """Return the likeliest index tensor for a parameter: distinct values below the smallest usual size."""
+    rank = trait.rank if trait.rank is not None else max(trait.least, trait.usual.get("index") or 1)
+    draws = [draw for kind, draw in trait.draws if kind == "index"]
+    shape = (3,) if rank == 1 else default_shape(rank)
+    return Spec("index", shape, draw=draws[0] if draws else "normal", dtype="int64", grad=False, value=bound)
+
+
+def int_values(trait: Trait) -> list[int]:
+    """Return whole numbers to try: the default, a number compared with, the usual one, then small ones."""
+    constants = [v for v in trait.constants if isinstance(v, int) and not isinstance(v, bool)]
+    usual = [trait.usual["int"]] if isinstance(trait.usual.get("int"), int) else []
+    default = [trait.defaults["int"]] if "int" in trait.defaults else []
+    return _distinct([*default, *usual, 2, *constants, 1, 3, 4, 0, -1, 8])
+
+
+def float_values(trait: Trait) -> list[float]:
+    """Return numbers to try: the default unless it is neutral, the usual one, then others; 0 and ±1 last."""
+    default = [float(trait.defaults[k]) for k in ("float", "int") if isinstance(trait.defaults.get(k), (int, float))]
+    usual = [float(trait.usual["float"])] if isinstance(trait.usual.get("float"), (int, float)) else []
+    values = [*default, *usual, 0.7, 2.5, 0.3, -0.6, *(float(v) for v in trait.constants if isinstance(v, (int, float)) and not isinstance(v, bool))]
+    lively = [v for v in values if v not in (0.0, 1.0, -1.0)]
+    return _distinct([*lively, *(v for v in values if v not in lively), 1.0, 0.0])
+
+
+def _bools(trait: Trait) -> list[bool]:
+    first = trait.defaults.get("bool", True)
+    return [bool(first), not first]
+
+
+def _strings(trait: Trait) -> list[str]:
+    default = [trait.defaults["str"]] if "str" in trait.defaults else []
+    return _distinct([*default, *(v for v in trait.constants if isinstance(v, str))]) or ["mean"]
+
+
+def ints_values(trait: Trait) -> list[tuple[int, ...]]:
+    """Return tuples of whole numbers to try: shapes and dims."""
+    default = (
+        [trait.defaults["ints"]] if isinstance(trait.defaults.get("ints"), tuple) and all(isinstance(v, int) for v in trait.defaults["ints"]) else []
+    )
+    by_role = {"dims": [(1, 0), (0, 1), (-1,)], "shape": [(3, 4), (4, 3), (12,), (2, 3, 4)], "ints": [(4,), (1, 1), (3, 4)]}
+    counted = [tuple(range(1, trait.members + 1))] if trait.members else []
+    return _distinct([*default, *counted, *by_role.get(trait.role, []), (3, 4), (4,), (1, 0), (2, 2), (2, 3, 4)])
+
+
+def _lists(trait: Trait) -> list[Spec]:
+    one = tensor(3, 4, grad=trait.grad is not False)
+    counts = _distinct([trait.members or 2, 2, 3, 1])
+    return [Spec("tensors", items=(one,) * n) for n in counts] + [Spec("tensors", items=(one,) * n, value="tuple") for n in counts]
+
+
+def _objects(slot: Slot, trait: Trait, kind: str = "object") -> list[Spec]:
+    names = tuple(a for a in trait.attributes if not a.startswith("__"))
+    return [Spec(kind, value=names, items=tuple(_attribute_spec(name) for name in names))]
+
+
+def _attribute_spec(name: str) -> Spec:
+    trait = Trait()
+    note_name(name, trait)
+    slot = Slot(name, 0)
+    kinds = [k for k in trait.kinds() if k not in ("default", "object", "dict", "group")]
+    if not trait.scores:
+        return Spec("float", value=0.7)
+    return specs_of_kind(kinds[0], slot, trait)[0].with_(grad=False)
+
+
+def _distinct(values: list) -> list:
+    return list(dict.fromkeys(values))

@@ -1,0 +1,441 @@
+"""What the wording of an error says about the arguments: one table, every row of which has a test that provokes the error.
+
+The search works without this table, only less well, so an error that a later torch words differently costs little.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+
+from .invented import CALLABLES
+from .moment import Change, Moment, on_tensors
+from .shapes import borrowed, doubled, first_shape, reshaped, squared, swap_sizes, to_rank
+from .specs import Spec, tensor
+
+Propose = Callable[[Moment, "re.Match[str]"], Iterator[Change]]
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRule:
+    """One row of the table.
+
+    Args:
+        name: What the message is about.
+        pattern: Found in ``"Type: text"`` of the error.
+        propose: Yields changes to the arguments, best first.
+    """
+
+    name: str
+    pattern: re.Pattern[str]
+    propose: Propose
+
+
+MESSAGES: list[MessageRule] = []
+
+
+def message(name: str, pattern: str) -> Callable[[Propose], Propose]:
+    """Enter the decorated function into the table."""
+
+    def enter(propose: Propose) -> Propose:
+        MESSAGES.append(MessageRule(name, re.compile(pattern, re.IGNORECASE), propose))
+        return propose
+
+    return enter
+
+
+def changes_for(moment: Moment) -> Iterator[Change]:
+    """Yield the changes that the message of a failed attempt suggests."""
+    for rule in MESSAGES:
+        if (match := rule.pattern.search(moment.attempt.message)) is not None:
+            yield from rule.propose(moment, match)
+
+
+@message("unpack", r"(?:not enough values to unpack \(expected (?:at least )?|too many values to unpack \(expected )(\d+)")
+def _unpack(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    count = int(match[1])
+    yield from to_rank(moment, moment.tensors(), count)
+    for name in moment.suspects:
+        spec = moment.spec(name)
+        if spec.kind in ("tensors", "star") and spec.items and len(spec.items) != count:
+            yield {name: spec.with_(items=(spec.items * count)[:count])}
+        if spec.kind == "ints" or (spec.kind in ("int", "float") and moment.blamed):
+            yield {name: Spec("ints", value=(2, 3, 4, 5, 6)[:count])}
+
+
+@message("no attribute", r"'([\w.]+)' object has no attribute '(\w+)'")
+def _no_attribute(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    attribute = match[2]
+    for name in moment.suspects:
+        spec = moment.spec(name)
+        if spec.kind in ("object", "dict") and attribute not in spec.value:
+            yield {name: _with_member(spec, attribute)}
+    for name in moment.blamed:
+        if hasattr(torch.Tensor, attribute):
+            yield from moment.kind_change(name, "tensor")
+            yield from moment.kind_change(name, "index")
+            yield from moment.kind_change(name, "mask")
+        elif hasattr(torch.nn.Module, attribute) or attribute in ("weight", "bias"):
+            yield from moment.kind_change(name, "module")
+        for kind, sample in (("str", ""), ("tensors", []), ("dict", {}), ("dtype", torch.float64), ("device", torch.device("cpu"))):
+            if hasattr(sample, attribute):
+                yield from moment.kind_change(name, kind)
+        known = [a for a in moment.trait(name).attributes if not a.startswith("__")]
+        names = tuple(dict.fromkeys([*known, attribute]))
+        bare = Spec("object", value=(), items=())
+        for member in names:
+            bare = _with_member(bare, member)
+        yield {name: bare}
+
+
+def _with_member(spec: Spec, attribute: str) -> Spec:
+    from .evidence import _attribute_spec
+
+    return spec.with_(value=(*spec.value, attribute), items=(*spec.items, _attribute_spec(attribute)))
+
+
+@message("not callable", r"'[\w.]+' object is not callable")
+def _not_callable(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    for name in moment.suspects:
+        spec = moment.spec(name)
+        if spec.kind in ("object", "dict"):
+            for i, member in enumerate(spec.items):
+                if member.kind != "callable":
+                    yield {name: spec.with_(items=(*spec.items[:i], Spec("callable", value=CALLABLES[0]), *spec.items[i + 1 :]))}
+        elif spec.kind == "star" and spec.items:
+            yield {name: spec.with_(items=(Spec("callable", value=CALLABLES[0]), *spec.items[1:]))}
+        else:
+            yield from moment.kind_change(name, "callable")
+            yield from moment.kind_change(name, "module")
+
+
+@message(
+    "not a sequence",
+    r"object is not (?:iterable|subscriptable)|iteration over a 0-d|has no len\(\)|must be an iterable|after \* must be|len\(\) of a 0-d tensor",
+)
+def _not_sequence(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    for name in moment.suspects:
+        if moment.spec(name).is_tensor:
+            yield from to_rank(moment, [name], 2)
+            continue
+        for kind in ("tensors", "ints", "tensor"):
+            yield from moment.kind_change(name, kind)
+
+
+@message("sizes differ", r"size of tensor a \((\d+)\) must match the size of tensor b \((\d+)\)")
+def _sizes_differ(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    a, b = int(match[1]), int(match[2])
+    yield from swap_sizes(moment, a, b)
+    yield from swap_sizes(moment, b, a)
+    yield from borrowed(moment, moment.tensors())
+
+
+@message("matrix sizes", r"mat1 and mat2 shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)")
+def _matrix_sizes(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    _, inner, rows, columns = (int(g) for g in match.groups())
+    yield from swap_sizes(moment, rows, inner)
+    yield from swap_sizes(moment, inner, rows)
+    for name in moment.tensors():
+        shape = first_shape(moment.spec(name)) or ()
+        if shape[-2:] == (rows, columns):
+            yield {name: reshaped(moment.spec(name), (*shape[:-2], columns, rows))}
+            yield {name: reshaped(moment.spec(name), (*shape[:-2], inner, columns))}
+    yield from squared(moment, moment.tensors())
+
+
+@message(
+    "shape does not fit",
+    r"shape '?\[[^\]]*\]'? is invalid|cannot be broadcast|doesn't match the broadcast shape|must match (?:the )?(?:existing )?(?:size|"
+    r"shape)|mismatch|inconsistent|same (?:size|shape|number)|"
+    r"not broadcastable|shapes? .*(?:differ|not equal|must be equal)|expected (?:size|shape|input)|to have (?:size|shape|\d+)|"
+    r"sizes provided|number of sizes|do(?:es)? not match",
+)
+def _does_not_fit(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    numbers = [int(n) for n in re.findall(r"\d+", moment.attempt.message)][:8]
+    for a in dict.fromkeys(numbers):
+        for b in dict.fromkeys(numbers):
+            if a != b and 0 < b <= 16:
+                yield from swap_sizes(moment, a, b)
+    yield from borrowed(moment, moment.tensors())
+    yield from doubled(moment, moment.tensors())
+
+
+@message("not divisible", r"divisible|multiple of|\beven\b|split_size|equal (?:parts|chunks)|not evenly")
+def _not_divisible(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    yield from doubled(moment, moment.tensors())
+    for name in moment.suspects:
+        if moment.spec(name).kind == "int":
+            yield from ({name: Spec("int", value=v)} for v in (2, 4, 3, 1))
+
+
+@message(
+    "dimension out of range",
+    r"dimension out of range \(expected to be in range of \[(-?\d+), (-?\d+)\], but got (-?\d+)\)|"
+    r"dimension specified as (-?\d+) but tensor has no dimensions",
+)
+def _dimension(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    axis = int(match[3] or match[4])
+    for name in moment.suspects:
+        if moment.spec(name).kind == "int" and moment.spec(name).value == axis:
+            yield from ({name: Spec("int", value=v)} for v in (-1, 1, 0))
+    yield from to_rank(moment, moment.tensors(), axis + 1 if axis >= 0 else -axis)
+    for name in moment.suspects:
+        if moment.spec(name).kind == "ints":
+            yield from ({name: Spec("ints", value=v)} for v in ((-1,), (0, 1), (1, 0), (1,)))
+
+
+@message("too many indices", r"too many indices for tensor of dimension (\d+)|IndexError: (?:tuple|list) index out of range")
+def _too_many_indices(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    rank = int(match[1] or 1)
+    for more in (rank + 1, rank + 2, rank + 3):
+        yield from to_rank(moment, moment.tensors(), more)
+    for name in moment.suspects:
+        spec = moment.spec(name)
+        if spec.kind in ("tensors", "star") and spec.items:
+            yield {name: spec.with_(items=(*spec.items, spec.items[-1]))}
+        if spec.kind == "ints":
+            yield {name: spec.with_(value=(*spec.value, 2))}
+
+
+_RANK = re.compile(
+    r"\b([1-5])[- ]?d\b|at least (\d) dimension|\b(matrix|matrices|vector)\b|(?:expected|dims?|ndim|dim\(\)) (?:==|=|to be|of)? ?(\d)\b",
+    re.IGNORECASE,
+)
+_WORDS = {"matrix": 2, "matrices": 2, "vector": 1, "1d": 1, "2d": 2, "3d": 3, "4d": 4, "5d": 5}
+
+
+@message(
+    "wrong rank",
+    r"\b([1-5])[- ]?d(?:imensional)?\b|at least (\d) dimension|(?:be|a|as|expected|expects) (?:batch(?:es)? of )?(?:a |square )?(matrix|"
+    r"matrices|vector)|(?:expected|ndim|dim\(\)|dims?) (?:==|=|to be|of)? ?(\d)\b",
+)
+def _wrong_rank(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    for found in _RANK.finditer(moment.attempt.message):
+        word = next(g for g in found.groups() if g)
+        rank = _WORDS.get(word.lower()) or (int(word) if word.isdigit() else 2)
+        yield from to_rank(moment, moment.tensors(), rank)
+
+
+@message(
+    "index wanted",
+    r"scalar type (?:long|int)|indices must be|indices (?:to|of) be|int64|int32|used as indices must be|\blong(?:tensor)?\b|integral|"
+    r"integer (?:tensor|type)|index tensor",
+)
+def _index_wanted(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    for name in moment.suspects:
+        spec = moment.spec(name)
+        shape = first_shape(spec)
+        if spec.kind == "index":
+            continue
+        if shape is not None:
+            yield {name: Spec("index", shape, dtype="int64", grad=False, value=3)}
+        yield from moment.kind_change(name, "index")
+        if moment.trait(name).scores.get("int", 0) > 0:
+            yield from moment.kind_change(name, "int")
+
+
+@message(
+    "out of bounds",
+    r"out of bounds|out of range|index .* is out|class values must|must be smaller|cannot be larger|exceeds|non-negative|selected index k",
+)
+def _out_of_bounds(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    for name in [*moment.suspects, *(s.name for s in moment.slots if s.name not in moment.suspects)]:
+        spec = moment.spec(name)
+        if spec.kind == "index":
+            smaller = [b for b in (2, 1) if b < (spec.value or 3)]
+            yield from ({name: spec.with_(value=b)} for b in smaller)
+        if spec.kind == "int":
+            yield from ({name: spec.with_(value=v)} for v in (1, 0, -1, 2, 3, 4) if v != spec.value)
+
+
+@message(
+    "number wanted",
+    r"boolean value of tensor|ambiguous|converted to (?:a )?scalar|only one element tensors|to be a 0-dim|must be a number|"
+    r"can't convert .*tensor|with \d+ elements cannot be",
+)
+def _number_wanted(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    for name in moment.tensors():
+        spec = moment.spec(name)
+        for kind in sorted(("float", "bool", "int"), key=lambda k: -moment.trait(name).scores.get(k, 0.0)):
+            yield from list(moment.kind_change(name, kind))[:1]
+        if spec.is_tensor and spec.shape:
+            yield {name: spec.with_(shape=())}
+    for name in moment.suspects:
+        if moment.spec(name).is_tensor and len(moment.spec(name).shape) == 0:
+            yield from moment.kind_change(name, "none")
+
+
+@message("leaf changed in place", r"leaf variable .*in-place|view of a leaf")
+def _leaf(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    yield {s.name: on_tensors(moment.spec(s.name), lambda one: one.with_(leaf=False)) for s in moment.slots}
+
+
+@message(
+    "dtype wanted",
+    r"same dtype|(?:float|double|half) != (?:float|double|half)|expected scalar type|found dtype|dtype mismatch|should be the same|"
+    r"not implemented for 'double'|float32|must be float\b|only supports? float",
+)
+def _dtype(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    def single(spec: Spec) -> Spec:
+        return spec.with_(dtype={"float64": "float32", "complex128": "complex64"}.get(spec.dtype, spec.dtype))
+
+    yield {s.name: on_tensors(moment.spec(s.name), single) for s in moment.slots}
+
+
+@message("complex wanted", r"complex")
+def _complex(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    for name in moment.tensors():
+        yield {name: on_tensors(moment.spec(name), lambda one: one.with_(dtype="complex128") if one.kind == "tensor" else one)}
+
+
+@message("square wanted", r"\bsquare|symmetric|same number of rows")
+def _square(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    yield from squared(moment, moment.tensors(), "symmetric" if "symmetric" in match[0] else "")
+
+
+@message("positive definite wanted", r"positive[- ]?(?:semi-?)?definite|singular|not invertible|leading minor|LinAlgError")
+def _positive_definite(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    yield from squared(moment, moment.tensors(), "spd")
+
+
+@message("probability wanted", r"between 0 and 1|in (?:the range )?\[0, ?1\]|0 ?<=? ?p|p ?<=? ?1|\(0, ?1\)|expects? p")
+def _probability(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    for name in moment.suspects:
+        spec = moment.spec(name)
+        if spec.kind in ("float", "int"):
+            yield {name: Spec("float", value=0.3)}
+        elif spec.kind == "tensor":
+            yield {name: spec.with_(draw="unit")}
+
+
+@message("positive wanted", r"(?:positive(?![- ]?(?:semi-?)?definite)|> ?0|greater than (?:0|zero)|non-?negative)")
+def _positive(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    for name in moment.suspects:
+        spec = moment.spec(name)
+        if spec.kind == "tensor":
+            yield {name: spec.with_(draw="positive")}
+        elif spec.kind in ("float", "int"):
+            yield {name: spec.with_(value=2 if spec.kind == "int" else 0.7)}
+
+
+_TYPES = (
+    ("tuple of tensors", "tensors"),
+    ("list of tensors", "tensors"),
+    ("tuple of int", "ints"),
+    ("tuple of symint", "ints"),
+    ("tensor", "tensor"),
+    ("int", "int"),
+    ("float", "float"),
+    ("number", "float"),
+    ("bool", "bool"),
+    ("str", "str"),
+    ("torch.dtype", "dtype"),
+)
+
+
+@message("argument of torch", r"argument '(\w+)'(?: \(position \d+\))?(?: must be ([\w. ]+?)(?:,|\s*\(| not|$))?")
+def _argument(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    wanted = (match[2] or "").lower()
+    kinds = [kind for word, kind in _TYPES if word in wanted] or ["tensor", "int", "ints", "float"]
+    names = [match[1]] if match[1] in moment.evidence.traits else moment.suspects
+    for kind in dict.fromkeys([*kinds, *(("index", "mask") if "tensor" in kinds[:1] else ())]):
+        for name in names:
+            if moment.spec(name).kind != kind:
+                yield from moment.kind_change(name, kind)
+
+
+@message("arguments of torch", r"received an invalid combination of arguments")
+def _combination(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    for kind in ("int", "ints", "tensor", "float", "none"):
+        for name in moment.suspects:
+            if moment.spec(name).kind != kind:
+                yield from list(moment.kind_change(name, kind))[:1]
+
+
+@message("gradient of a non-tensor", r"gradient different than None at position (\d+), but the corresponding forward input was not a Variable")
+def _gradient_of_number(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    position = int(match[1]) - 1
+    for slot in moment.slots:
+        if slot.index == position and not slot.star and moment.spec(slot.name).kind != "tensor":
+            yield {slot.name: tensor()}
+            yield from moment.kind_change(slot.name, "tensor")
+            yield from ({slot.name: tensor(*shape)} for shape in ((4,), (3, 4), (1,)))
+
+
+@message("gradient shape", r"invalid gradient at index (\d+) - got \[([\d, ]*)\] but expected shape compatible with \[([\d, ]*)\]")
+def _gradient_shape(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    got = tuple(int(n) for n in re.findall(r"\d+", match[2]))
+    named = [s.name for s in moment.slots for _ in range(len(moment.spec(s.name).items) if s.star else 1)]
+    position = int(match[1])
+    if position < len(named):
+        spec = moment.spec(named[position])
+        yield {named[position]: reshaped(spec, got)}
+        yield from borrowed(moment, [named[position]])
+    for name in (s.name for s in moment.slots):
+        if (shape := first_shape(moment.spec(name))) is not None and shape != got:
+            yield {name: reshaped(moment.spec(name), got)}
+
+
+@message("missing key", r"KeyError: ['\"]?([\w./-]+)")
+def _missing_key(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    for name in moment.suspects:
+        spec = moment.spec(name)
+        if spec.kind == "dict" and match[1] not in spec.value:
+            yield {name: _with_member(spec, match[1])}
+        elif spec.kind in ("str", "int", "float"):
+            for kind in ("str", "int"):
+                yield from moment.kind_change(name, kind)
+
+
+@message(
+    "operand types",
+    r"unsupported operand|not supported between|must be real number|cannot be interpreted as an integer|can only concatenate|"
+    r"can't multiply|bad operand type|must be str, not|string, not|object cannot be",
+)
+def _operands(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    integer = "integer" in moment.attempt.message
+    for name in moment.suspects:
+        for kind in ("int",) if integer else ("float", "tensor", "int"):
+            if moment.spec(name).kind != kind:
+                yield from list(moment.kind_change(name, kind))[:2]
+
+
+@message(
+    "call with other arguments",
+    r"missing \d+ required positional argument|takes (?:from )?\d+ (?:to \d+ )?positional arguments?|unexpected keyword argument",
+)
+def _arity(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    for name in [*moment.suspects, *(s.name for s in moment.slots)]:
+        spec = moment.spec(name)
+        if spec.kind == "callable":
+            yield from ({name: spec.with_(value=source)} for source in CALLABLES if source != spec.value)
+        if spec.kind == "star":
+            yield from ({name: spec.with_(items=(spec.items[:1] or (tensor(3, 4),)) * n)} for n in (1, 2, 3) if n != len(spec.items))
+
+
+@message("not finite", r"is not finite|\bnan\b|\binf\b")
+def _not_finite(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    names = [s.name for s in moment.slots if moment.spec(s.name).kind == "tensor"]
+    for draw in ("positive", "unit"):
+        for name in names:
+            if moment.spec(name).draw != draw:
+                yield {name: moment.spec(name).with_(draw=draw)}
+        if len(names) > 1:
+            yield {name: moment.spec(name).with_(draw=draw) for name in names}
+    yield from squared(moment, names, "spd")
+    for slot in moment.slots:
+        if moment.spec(slot.name).kind == "float":
+            yield from ({slot.name: Spec("float", value=v)} for v in (0.3, 2.5))
+
+
+@message("nothing differentiable", r"no output of forward requires grad|backward returns no gradient|does not require grad")
+def _nothing_differentiable(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    for slot in moment.slots:
+        spec = moment.spec(slot.name)
+        if spec.kind in ("tensor", "star", "tensors") and not spec.differentiable:
+            yield {slot.name: on_tensors(spec, lambda one: one.with_(grad=True) if one.kind == "tensor" else one)}
+        if not slot.star and spec.kind != "tensor":
+            yield from moment.kind_change(slot.name, "tensor")

@@ -1,0 +1,92 @@
+"""From a failed attempt to the states to try next: what the message says, then other kinds, shapes and values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from .evidence import float_values, int_values, ints_values, specs_of_kind
+from .invented import CALLABLES, MODULES
+from .messages import changes_for
+from .moment import Change, Moment, has_tensors
+from .shapes import borrowed, pool, to_rank
+from .specs import Spec, State, within_caps
+
+MAX_PROPOSALS = 120
+
+
+def proposals(moment: Moment, use_messages: bool = True) -> list[State]:
+    """Return the states to try after a failed attempt, best first, without repeats."""
+    found: dict[State, None] = {}
+    for change in _changes(moment, use_messages):
+        state = tuple(change.get(slot.name, spec) for slot, spec in zip(moment.slots, moment.attempt.state, strict=True))
+        if state != moment.attempt.state and all(within_caps(spec) for spec in state):
+            found.setdefault(state)
+        if len(found) >= MAX_PROPOSALS:
+            break
+    return list(found)
+
+
+def _changes(moment: Moment, use_messages: bool) -> Iterator[Change]:
+    if use_messages:
+        yield from changes_for(moment)
+    blamed = list(moment.blamed)
+    rest = [slot.name for slot in moment.slots if slot.name not in blamed]
+    yield from _other_kinds(moment, blamed, 5)
+    yield from _other_values(moment, blamed)
+    yield from pool(moment, blamed)
+    yield from borrowed(moment, blamed)
+    yield from _other_kinds(moment, rest, 3)
+    yield from _all_at_rank(moment)
+    yield from _other_values(moment, rest)
+    yield from pool(moment, rest)
+
+
+def _other_kinds(moment: Moment, names: list[str], count: int) -> Iterator[Change]:
+    options = {name: moment.next_kinds(name)[:count] for name in names}
+    for i in range(count):
+        for name in names:
+            if i < len(options[name]):
+                yield {name: options[name][i]}
+
+
+def _other_values(moment: Moment, names: list[str]) -> Iterator[Change]:
+    for name in names:
+        spec, trait = moment.spec(name), moment.trait(name)
+        values = {
+            "int": lambda trait=trait: int_values(trait),
+            "float": lambda trait=trait: float_values(trait),
+            "bool": lambda: [False, True],
+            "ints": lambda trait=trait: ints_values(trait),
+            "callable": lambda: CALLABLES,
+            "module": lambda: MODULES,
+        }
+        for value in values.get(spec.kind, list)():
+            if value != spec.value:
+                yield {name: spec.with_(value=value)}
+        if spec.kind == "str":
+            yield from ({name: other} for other in specs_of_kind("str", moment.slot(name), trait) if other != spec)
+        if spec.kind == "tensor":
+            yield from ({name: spec.with_(draw=draw)} for draw in ("positive", "unit", "spd", "simplex") if draw != spec.draw)
+        if spec.kind == "index":
+            yield from ({name: spec.with_(value=bound)} for bound in (2, 4) if bound != spec.value)
+            yield {name: spec.with_(dtype="int32")}
+        if spec.kind in ("tensors", "star"):
+            yield from _other_lists(name, spec)
+
+
+def _other_lists(name: str, spec: Spec) -> Iterator[Change]:
+    items = spec.items or (Spec("tensor", (3, 4)),)
+    for n in (1, 2, 3, 4):
+        if n != len(spec.items):
+            yield {name: spec.with_(items=(items * n)[:n])}
+    for member in (Spec("callable", value=CALLABLES[0]), Spec("int", value=2), Spec("float", value=0.7), Spec("module", value=MODULES[0])):
+        if items[0] != member:
+            yield {name: spec.with_(items=(member, *items[1:]))}
+
+
+def _all_at_rank(moment: Moment) -> Iterator[Change]:
+    names = [slot.name for slot in moment.slots if has_tensors(moment.spec(slot.name))]
+    for rank in (1, 2, 3, 4):
+        changes = list(to_rank(moment, names, rank))
+        if changes:
+            yield changes[-1]

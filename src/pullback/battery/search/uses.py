@@ -1,0 +1,440 @@
+"""How the code uses each parameter: a walk over forward, setup_context, backward and the helpers they call."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Mapping
+from typing import Any
+
+from .roles import ATTRIBUTE_KINDS, FUNCTION_ROLES, METHOD_KINDS, PASS_THROUGH, REFUSED_CALLS, note_role
+from .syntax import FunctionNode, FunctionSource, context_name, helper_named, own_nodes, parameter_names
+from .traits import Trait
+
+HELPER_DEPTH = 2
+
+
+class Uses(ast.NodeVisitor):
+    """One walk over one function body.
+
+    Args:
+        traits: Evidence per parameter name of forward, added to.
+        names: Local name, or ``ctx.attribute``, to the parameter it stands for.
+        namespace: The module's globals, where helpers are found.
+        depth: How many more levels of helpers to follow.
+        saved: Parameters handed to save_for_backward, in order (None for other values).
+        weight: How much this walk counts.
+    """
+
+    def __init__(
+        self,
+        traits: Mapping[str, Trait],
+        names: dict[str, str],
+        namespace: Mapping[str, Any],
+        depth: int,
+        saved: list[str | None],
+        weight: float = 1.0,
+    ):
+        self.traits, self.names, self.namespace, self.depth, self.saved, self.weight = traits, names, namespace, depth, saved, weight
+        self.inputs: list[str] = []
+
+    def who(self, node: ast.AST | None) -> str | None:
+        """Return the parameter that an expression stands for, looking through ``.contiguous()`` and the like."""
+        if isinstance(node, ast.Name):
+            return self.names.get(node.id)
+        if isinstance(node, ast.Attribute):
+            if isinstance(node.value, ast.Name) and (name := self.names.get(f"{node.value.id}.{node.attr}")):
+                return name
+            return self.who(node.value) if node.attr in ("data", "mT", "T") else None
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PASS_THROUGH:
+            return self.who(node.func.value)
+        return None
+
+    def trait(self, node: ast.AST | None) -> Trait | None:
+        """Return the evidence of the parameter that an expression stands for."""
+        name = self.who(node)
+        return self.traits.get(name) if name else None
+
+    def add(self, node: ast.AST | None, kind: str, weight: float) -> None:
+        """Add to a kind of the parameter that an expression stands for, if it does."""
+        if (trait := self.trait(node)) is not None:
+            trait.score(kind, weight * self.weight)
+
+    def visit_Assign(self, node: ast.Assign) -> None:
+        self.visit(node.value)
+        for target in node.targets:
+            self._bind(target, node.value)
+
+    def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
+        if node.value is not None:
+            self.visit(node.value)
+            self._bind(node.target, node.value)
+
+    def visit_AugAssign(self, node: ast.AugAssign) -> None:
+        self.visit_BinOp(ast.BinOp(node.target, node.op, node.value))
+
+    def _bind(self, target: ast.expr, value: ast.expr) -> None:
+        if isinstance(target, (ast.Tuple, ast.List)):
+            self._bind_many(target.elts, value)
+            return
+        key = ast.unparse(target)
+        if isinstance(target, ast.Subscript):
+            self.visit(target)
+            self.add(target.value, "tensor", 0.5)
+        elif isinstance(target, (ast.Name, ast.Attribute)):
+            name = self.who(value)
+            if name is not None:
+                if isinstance(target, ast.Attribute):
+                    self._score_kept(name)
+                self.names[key] = name
+            elif isinstance(target, ast.Name):
+                self.names.pop(key, None)
+
+    def _score_kept(self, name: str) -> None:
+        for kind in ("float", "int", "bool"):
+            self.traits[name].score(kind, 0.25 * self.weight)
+
+    def _bind_many(self, targets: list[ast.expr], value: ast.expr) -> None:
+        starred = any(isinstance(t, ast.Starred) for t in targets)
+        sizes = value.value if isinstance(value, ast.Attribute) and value.attr == "shape" else None
+        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "size" and not value.args:
+            sizes = value.func.value
+        if sizes is not None and (trait := self.trait(sizes)) is not None:
+            trait.least = max(trait.least, len(targets) - 1) if starred else trait.least
+            if not starred:
+                trait.see_rank(len(targets))
+            trait.score("tensor", self.weight)
+        parts = self._parts(value, len(targets), starred)
+        if parts is None and not starred and (trait := self.trait(value)) is not None:
+            trait.members = len(targets)
+            trait.score("tensors", 1.2 * self.weight)
+            trait.score("ints", 1.0 * self.weight)
+        for i, target in enumerate(targets):
+            if not isinstance(target, (ast.Name, ast.Attribute)):
+                continue
+            part = parts[i] if parts is not None and i < len(parts) else None
+            name = part if isinstance(part, str) else self.who(part)
+            if name:
+                self.names[ast.unparse(target)] = name
+            elif isinstance(target, ast.Name):
+                self.names.pop(target.id, None)
+
+    def _parts(self, value: ast.expr, count: int, starred: bool) -> list[Any] | None:
+        if isinstance(value, (ast.Tuple, ast.List)):
+            return list(value.elts)
+        if isinstance(value, ast.Attribute) and value.attr in ("saved_tensors", "saved_variables"):
+            return list(self.saved)
+        if isinstance(value, ast.Name) and value.id in ("inputs", "args") and self.inputs:
+            return list(self.inputs)
+        return None
+
+    def visit_Call(self, node: ast.Call) -> None:
+        self.generic_visit(node)
+        function = node.func
+        if (trait := self.trait(function)) is not None and not (isinstance(function, ast.Attribute) and function.attr in ("data", "T", "mT")):
+            trait.score("callable", 2.0 * self.weight)
+            trait.score("module", 1.2 * self.weight)
+            trait.arity = max(trait.arity, len(node.args))
+            return
+        name = function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
+        if name in REFUSED_CALLS and isinstance(function, (ast.Name, ast.Attribute)):
+            self._refuse(node, name)
+        if name in ("save_for_backward", "save_for_forward"):
+            self._save(node)
+            return
+        if isinstance(function, ast.Attribute) and (trait := self.trait(function.value)) is not None:
+            self._note_method(trait, name, node)
+        self._note_arguments(node, name)
+        if isinstance(function, ast.Name) and self.depth > 0:
+            self._follow(node, function.id)
+
+    def _refuse(self, node: ast.Call, name: str) -> None:
+        for argument in node.args:
+            if (trait := self.trait(argument)) is not None:
+                trait.refused = f"it is passed to {name}()"
+
+    def _save(self, node: ast.Call) -> None:
+        kept = [self.who(a) for a in node.args if not isinstance(a, ast.Starred)]
+        if not self.saved:
+            self.saved.extend(kept)
+        for name in kept:
+            if name is not None:
+                self.traits[name].score("tensor", 1.6)
+                self.traits[name].score("index", 0.4)
+                self.traits[name].score("mask", 0.4)
+                self.traits[name].score("none", 0.1)
+
+    def _note_method(self, trait: Trait, name: str, node: ast.Call) -> None:
+        for kind, weight in METHOD_KINDS.get(name, ()):
+            trait.score(kind, weight * self.weight)
+        if name in ("size", "stride") and node.args:
+            self._note_axis(trait, node.args[0])
+        if name == "split" and node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
+            trait.score("str", 2.0)
+
+    def _note_axis(self, trait: Trait, axis: ast.expr) -> None:
+        number = _integer(axis)
+        if number is not None:
+            trait.least = max(trait.least, number + 1 if number >= 0 else -number)
+            trait.score("tensor", 0.3 * self.weight)
+
+    def _note_arguments(self, node: ast.Call, name: str) -> None:
+        roles = FUNCTION_ROLES.get(name)
+        if roles is None:
+            return
+        arguments: list[ast.expr] = list(node.args)
+        if isinstance(node.func, ast.Attribute) and not _is_namespace(node.func.value):
+            arguments = [node.func.value, *arguments]
+        for i, argument in enumerate(arguments):
+            role = roles[min(i, len(roles) - 1)] if roles[-1] == "shape" else roles[i] if i < len(roles) else ""
+            note_role(self.trait(argument.value if isinstance(argument, ast.Starred) else argument), role, self.weight)
+        for keyword in node.keywords:
+            role = {
+                "dim": "dim",
+                "axis": "dim",
+                "group": "group",
+                "index": "index",
+                "dtype": "dtype",
+                "device": "device",
+                "keepdim": "bool",
+                "eps": "float",
+                "size": "shape",
+            }
+            note_role(self.trait(keyword.value), role.get(keyword.arg or "", ""), self.weight)
+
+    def _follow(self, node: ast.Call, name: str) -> None:
+        if name == "isinstance" and len(node.args) == 2:
+            self._note_isinstance(node)
+            return
+        helper = helper_named(name, dict(self.namespace)) if name in self.namespace else None
+        if helper is None:
+            return
+        inner: dict[str, str] = {}
+        names = parameter_names(helper)
+        for parameter, argument in zip(names, node.args, strict=False):
+            if who := self.who(argument):
+                inner[parameter] = who
+        for keyword in node.keywords:
+            if keyword.arg and (who := self.who(keyword.value)):
+                inner[keyword.arg] = who
+        if inner:
+            Uses(self.traits, inner, self.namespace, self.depth - 1, [], 0.8 * self.weight).run(helper)
+
+    def _note_isinstance(self, node: ast.Call) -> None:
+        words = ast.unparse(node.args[1])
+        for word, kind in (
+            ("Tensor", "tensor"),
+            ("float", "float"),
+            ("int", "int"),
+            ("str", "str"),
+            ("list", "tensors"),
+            ("tuple", "tensors"),
+            ("Module", "module"),
+        ):
+            if word in words:
+                self.add(node.args[0], kind, 0.4)
+
+    def visit_Attribute(self, node: ast.Attribute) -> None:
+        self.generic_visit(node)
+        trait = self.trait(node.value)
+        if trait is None or (isinstance(node.value, ast.Name) and f"{node.value.id}.{node.attr}" in self.names):
+            return
+        trait.see_attribute(node.attr)
+        kinds = ATTRIBUTE_KINDS.get(node.attr)
+        for kind, weight in kinds or ():
+            trait.score(kind, weight * self.weight)
+        if kinds is None and node.attr not in METHOD_KINDS and node.attr not in PASS_THROUGH:
+            from torch import Tensor
+
+            known = hasattr(Tensor, node.attr)
+            trait.score("tensor" if known else "object", (0.6 if known else 1.5) * self.weight)
+
+    def visit_Subscript(self, node: ast.Subscript) -> None:
+        self.generic_visit(node)
+        base, inner = node.value, node.slice
+        if isinstance(base, ast.Attribute) and base.attr == "shape" and (trait := self.trait(base.value)) is not None:
+            self._note_axis(trait, inner)
+        elements = inner.elts if isinstance(inner, ast.Tuple) else [inner]
+        for element in elements:
+            self.add(element, "index", 1.2)
+            self.add(element, "int", 0.7)
+            self.add(element, "mask", 0.6)
+            for part in (element.lower, element.upper) if isinstance(element, ast.Slice) else ():
+                self.add(part, "int", 1.5)
+        trait = self.trait(base)
+        if trait is None:
+            return
+        if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+            trait.score("dict", 3.0)
+            trait.see_attribute(inner.value)
+        elif isinstance(inner, ast.Tuple):
+            trait.score("tensor", 1.0 * self.weight)
+            trait.least = max(trait.least, sum(1 for e in elements if not isinstance(e, ast.Constant) or isinstance(e.value, int)))
+        elif _integer(inner) is not None:
+            for kind, weight in (("tensors", 0.7), ("ints", 0.7), ("tensor", 0.3)):
+                trait.score(kind, weight * self.weight)
+            trait.least = max(trait.least, 1)
+        else:
+            trait.score("tensor", 0.5 * self.weight)
+            trait.least = max(trait.least, 1)
+
+    def visit_BinOp(self, node: ast.BinOp) -> None:
+        self.generic_visit(node)
+        if isinstance(node.op, ast.MatMult):
+            note_role(self.trait(node.left), "matrix", self.weight)
+            note_role(self.trait(node.right), "matrix", self.weight)
+            return
+        if isinstance(node.op, (ast.LShift, ast.RShift)) or (isinstance(node.op, ast.Pow) and isinstance(node.left, ast.Constant)):
+            self.add(node.right, "int", 1.5)
+            self.add(node.right, "float", 0.3)
+            return
+        if isinstance(node.op, (ast.FloorDiv, ast.Mod)):
+            for side in (node.left, node.right):
+                self.add(side, "int", 0.8)
+            return
+        if isinstance(node.op, (ast.BitAnd, ast.BitOr)):
+            for side in (node.left, node.right):
+                self.add(side, "mask", 1.5)
+        for side in (node.left, node.right):
+            self.add(side, "tensor", 0.35)
+            self.add(side, "float", 0.35)
+
+    def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
+        self.generic_visit(node)
+        if isinstance(node.op, ast.Not):
+            self._note_truth(node.operand)
+        elif isinstance(node.op, ast.Invert):
+            self.add(node.operand, "mask", 2.5)
+        else:
+            self.add(node.operand, "tensor", 0.2)
+
+    def visit_Compare(self, node: ast.Compare) -> None:
+        self.generic_visit(node)
+        sides = [node.left, *node.comparators]
+        for op, left, right in zip(node.ops, sides, sides[1:], strict=False):
+            for side, other in ((left, right), (right, left)):
+                if (trait := self.trait(side)) is not None:
+                    self._note_comparison(trait, op, other)
+
+    def _note_comparison(self, trait: Trait, op: ast.cmpop, other: ast.expr) -> None:
+        constants = [e.value for e in other.elts if isinstance(e, ast.Constant)] if isinstance(other, (ast.Tuple, ast.List, ast.Set)) else []
+        if isinstance(other, ast.Constant):
+            constants = [other.value]
+        number = _integer(other)
+        if isinstance(op, (ast.Is, ast.IsNot)) and None in constants:
+            trait.optional = True
+            trait.score("none", 0.3)
+            return
+        for value in [*constants, *([number] if number is not None and number not in constants else [])]:
+            equality = isinstance(op, (ast.Eq, ast.NotEq, ast.In, ast.NotIn))
+            trait.steering = True
+            trait.see_constant(value)
+            kind = (
+                "str" if isinstance(value, str) else "bool" if isinstance(value, bool) else "int" if isinstance(value, int) and equality else "float"
+            )
+            trait.score(kind, (3.0 if kind == "str" else 0.8 if equality else 0.4) * self.weight)
+        if not constants and number is None:
+            trait.score("tensor", 0.3 * self.weight)
+            trait.score("float", 0.3 * self.weight)
+
+    def _note_truth(self, node: ast.expr) -> None:
+        if (trait := self.trait(node)) is not None:
+            trait.steering = True
+            trait.score("bool", 1.8 * self.weight)
+            trait.score("none", 0.2)
+
+    def visit_If(self, node: ast.If) -> None:
+        self._note_truth(node.test)
+        self.generic_visit(node)
+
+    def visit_While(self, node: ast.While) -> None:
+        self._note_truth(node.test)
+        self.generic_visit(node)
+
+    def visit_IfExp(self, node: ast.IfExp) -> None:
+        self._note_truth(node.test)
+        self.generic_visit(node)
+
+    def visit_Assert(self, node: ast.Assert) -> None:
+        self._note_truth(node.test)
+        self.generic_visit(node)
+
+    def visit_BoolOp(self, node: ast.BoolOp) -> None:
+        for value in node.values:
+            self._note_truth(value)
+        self.generic_visit(node)
+
+    def visit_For(self, node: ast.For) -> None:
+        self.add(node.iter, "tensors", 1.5)
+        self.add(node.iter, "ints", 0.8)
+        self.generic_visit(node)
+
+    def visit_comprehension(self, node: ast.comprehension) -> None:
+        self.add(node.iter, "tensors", 1.5)
+        self.add(node.iter, "ints", 0.8)
+        self.generic_visit(node)
+
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
+        for statement in node.body:
+            self.visit(statement)
+
+    def run(self, node: FunctionNode) -> None:
+        """Walk over the statements of `node`."""
+        for statement in node.body:
+            self.visit(statement)
+
+
+def _integer(node: ast.AST) -> int | None:
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        value = node.operand.value
+        return -value if isinstance(value, int) else None
+    if isinstance(node, ast.Constant) and isinstance(node.value, int) and not isinstance(node.value, bool):
+        return node.value
+    return None
+
+
+def _is_namespace(node: ast.expr) -> bool:
+    root = node
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    return isinstance(root, ast.Name) and root.id in (
+        "torch",
+        "F",
+        "np",
+        "numpy",
+        "dist",
+        "math",
+        "linalg",
+        "nn",
+        "functional",
+        "c10d",
+        "distributed",
+    )
+
+
+def collect_uses(source: FunctionSource, traits: Mapping[str, Trait]) -> dict[str, str]:
+    """Add what the code does with each parameter to `traits`; return which ctx attributes and saved positions stand for which parameter."""
+    own = {slot.name: slot.name for slot in source.slots}
+    saved: list[str | None] = []
+    kept: dict[str, str] = {}
+    for method in (source.forward, source.setup_context):
+        if method is None:
+            continue
+        ctx = context_name(method)
+        walk = Uses(traits, dict(own), source.namespace, HELPER_DEPTH, saved)
+        walk.inputs = [slot.name for slot in source.slots] if method is source.setup_context else []
+        walk.run(method)
+        kept |= {name.removeprefix(f"{ctx}."): who for name, who in walk.names.items() if name.startswith(f"{ctx}.")}
+    if source.backward is not None:
+        ctx = context_name(source.backward)
+        names = {f"{ctx}.{name}": who for name, who in kept.items()}
+        Uses(traits, names, source.namespace, HELPER_DEPTH - 1, saved, 0.6).run(source.backward)
+    return kept | {f"saved[{i}]": name for i, name in enumerate(saved) if name}
+
+
+def mentions(source: FunctionSource, *words: str) -> bool:
+    """Return whether forward or backward names one of these modules or functions."""
+    for method in (source.forward, source.backward, source.setup_context):
+        for node in own_nodes(method) if method is not None else ():
+            if (isinstance(node, ast.Name) and node.id in words) or (isinstance(node, ast.Attribute) and node.attr in words):
+                return True
+    return False
