@@ -173,11 +173,11 @@ class Opener:
         may_fork = fit_to_fork()
         subjects = [{"name": s.name, "short": s.short, "path": s.path, "line": s.line, "skip": s.skip} for s in loaded.subjects]
         channel.send(subjects=subjects, problems=problems)
-        checker = Checker(channel, loaded)
+        handler = SubjectHandler(channel, loaded)
         if may_fork:
-            serve(channel, checker)
+            serve(channel, handler)
             return
-        checker(next(channel.requests()))
+        handler(next(channel.requests()))
 
     def _with_cases(self, loaded: Any, seed: int) -> tuple[Any, list[dict[str, Any]]]:
         """Add the subjects that only cases name. Where the cases are broken, say so and go on without them."""
@@ -206,17 +206,22 @@ def fit_to_fork() -> bool:
     return threading.active_count() == 1 and not torch.cuda.is_initialized()
 
 
-class Checker:
-    """Runs in the process of a Function: collects its samples and runs the battery on each."""
+class SubjectHandler:
+    """Runs in the process of a Function: collects its samples, and checks each or writes the contract."""
 
     def __init__(self, channel: Channel, loaded: Any) -> None:
         self._channel, self._loaded = channel, loaded
 
     def __call__(self, request: dict[str, Any]) -> None:
+        os.register_at_fork(after_in_child=_Generation().born)
+        subject = self._loaded.subject(request["subject"])
+        {"check": self._check, "contract": self._contract}[request["do"]](subject, request)
+        self._channel.send(end=True)
+
+    def _check(self, subject: Any, request: dict[str, Any]) -> None:
         from . import samples
 
         channel = self._channel
-        subject = self._loaded.subject(request["subject"])
         battery = importlib.import_module(request["battery"])
         settings = battery.Settings(**{key: _decoded(key, value) for key, value in request["settings"].items()})
         channel.send(at="inputs")
@@ -231,7 +236,26 @@ class Checker:
             channel.send(at="start", case=case.index)
             report = battery.run_case(case, settings, announce=lambda code, i=case.index: channel.send(at=code, case=i), skip=skip)
             channel.send(case=case.index, report=report.to_json(indent=None))
-        channel.send(end=True)
+
+    def _contract(self, subject: Any, request: dict[str, Any]) -> None:
+        from . import contract, discover, samples
+
+        self._channel.send(at="inputs")
+        cases, _ = samples.collect(self._loaded, subject, request["seed"])
+        self._channel.send(at="contract", case=0)
+        self._channel.send(page=contract.contract(subject.short, cases, discover.declared(self._loaded, subject)))
+
+
+class _Generation:
+    """Counts forks of forks: a forward that forks and returns in both processes would otherwise double them at each call of a check."""
+
+    def __init__(self) -> None:
+        self._depth = 0
+
+    def born(self) -> None:
+        self._depth += 1
+        if self._depth > 1:
+            os._exit(0)
 
 
 def _decoded(key: str, value: Any) -> Any:

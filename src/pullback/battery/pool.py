@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import shlex
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -14,7 +15,7 @@ from ..report.codes import name_of, registry
 from ..report.finding import JSON, CheckRun, Evidence, Finding, Location, Severity
 from ..report.report import Report
 from .targets import Target, TargetError
-from .workers import Death, Worker, WorkerError
+from .workers import Death, Worker
 
 DEATHS_A_CASE = 3
 DEATHS_A_SUBJECT = 6
@@ -76,12 +77,16 @@ class Outcome:
         report: What was found.
         samples: One line for each sample, numbered from 0.
         imported: Whether its file could be imported.
+        origin: Who chose the samples: ``"case"`` or ``"searched"``.
+        page: Its contract, where that was asked for.
     """
 
     found: Found | None
     report: Report
     samples: list[str] = field(default_factory=list)
     imported: bool = True
+    origin: str = ""
+    page: str = ""
 
 
 Watch = Callable[[str, str], None]
@@ -107,6 +112,11 @@ def list_targets(targets: Sequence[Target], options: Options, *, watch: Watch = 
     return _Pool(targets, replace(options, only=-1), watch, _check).run()
 
 
+def describe_targets(targets: Sequence[Target], options: Options, *, watch: Watch = lambda subject, at: None) -> list[Outcome]:
+    """Write the contract of every custom derivative of the targets; `Outcome.page` holds it."""
+    return _Pool(targets, options, watch, _describe).run()
+
+
 Job = Callable[[Worker, Found, Options, Watch], Outcome]
 
 
@@ -118,49 +128,50 @@ class _Pool:
         self._files = list(enumerate(targets))
         self._waiting: list[tuple[tuple[int, int], Found]] = []
         self._outcomes: dict[tuple[int, int], Outcome] = {}
+        self._workers: list[Worker] = []
         self._opening = 0
         self._changed = threading.Condition()
         self._stopped = False
 
     def run(self) -> list[Outcome]:
-        workers: list[Worker] = []
-        try:
-            for _ in range(max(1, self._options.jobs)):
-                workers.append(Worker(self._options.battery))
-            with ThreadPoolExecutor(len(workers)) as threads:
-                futures = [threads.submit(self._work, worker) for worker in workers]
-                try:
-                    for future in futures:
-                        future.result()
-                except BaseException:
-                    self._stop()
-                    for worker in workers:
-                        worker.end()
-                    raise
-        finally:
-            for worker in workers:
-                worker.end()
+        count = max(1, self._options.jobs)
+        with ThreadPoolExecutor(count) as threads:
+            futures = [threads.submit(self._work) for _ in range(count)]
+            try:
+                for future in as_completed(futures):
+                    future.result()
+            except BaseException:
+                self._stop()
+                raise
         return [self._outcomes[key] for key in sorted(self._outcomes)]
 
-    def _work(self, worker: Worker) -> None:
-        while (item := self._next(worker)) is not None:
-            key, work = item
-            if isinstance(work, Target):
-                try:
-                    self._open(worker, key, work)
-                finally:
-                    with self._changed:
-                        self._opening -= 1
-                        self._changed.notify_all()
-            else:
-                outcome = self._job(worker, work, self._options, self._watch)
-                self._outcomes[key] = outcome
+    def _work(self) -> None:
+        """Do what there is to do, with a worker that is started when there is something."""
+        with contextlib.ExitStack() as stack:
+            worker: Worker | None = None
+            while (item := self._next(worker)) is not None:
+                if worker is None:
+                    worker = stack.enter_context(Worker())
+                    self._workers.append(worker)
+                self._do(worker, *item)
 
-    def _next(self, worker: Worker) -> tuple[tuple[int, int], Target | Found] | None:
+    def _do(self, worker: Worker, key: tuple[int, int], work: Target | Found) -> None:
+        if isinstance(work, Found):
+            self._outcomes[key] = self._job(worker, work, self._options, self._watch)
+            self._watch(work.name, "done")
+            return
+        try:
+            self._open(worker, key, work)
+        finally:
+            with self._changed:
+                self._opening -= 1
+                self._changed.notify_all()
+
+    def _next(self, worker: Worker | None) -> tuple[tuple[int, int], Target | Found] | None:
         """Return a Function of the open file, else another file, else a Function of any file; None when all is done."""
         with self._changed:
             while not self._stopped:
-                mine = next((i for i, (_, found) in enumerate(self._waiting) if found.target == worker.file), None)
+                mine = next((i for i, (_, found) in enumerate(self._waiting) if worker and found.target == worker.file), None)
                 if mine is not None:
                     return self._waiting.pop(mine)
                 if self._files:
@@ -178,6 +189,8 @@ class _Pool:
         with self._changed:
             self._stopped = True
             self._changed.notify_all()
+        for worker in self._workers:
+            worker.kill()
 
     def _open(self, worker: Worker, key: tuple[int, int], target: Target) -> None:
         self._watch(target.spec, "import")
@@ -188,6 +201,8 @@ class _Pool:
         subjects, problems = opened
         if problems is not None:
             self._outcomes[key] = Outcome(None, problems)
+        for found in subjects:
+            self._watch(found.name, "found")
         with self._changed:
             self._waiting += [((key[0], i), found) for i, found in enumerate(subjects)]
 
@@ -265,7 +280,19 @@ def _check(worker: Worker, found: Found, options: Options, watch: Watch) -> Outc
         progress.skip.setdefault(death.case, []).append(death.at)
         if death.at in ("start", "PB002") or sum(d.case == death.case for d in progress.deaths) >= DEATHS_A_CASE:
             progress.given_up.add(death.case)
-    return Outcome(found, _told(found, options, progress), progress.samples)
+    return Outcome(found, _told(found, options, progress), progress.samples, origin=progress.origin)
+
+
+def _describe(worker: Worker, found: Found, options: Options, watch: Watch) -> Outcome:
+    """Write the contract of one subject."""
+    watch(found.name, "contract")
+    page, progress = "", _Progress()
+    for message in worker.ask("contract", found.name, limit=options.timeout, seed=options.seed):
+        if isinstance(message, Death):
+            progress.deaths.append(message)
+        elif "page" in message:
+            page = message["page"]
+    return Outcome(found, _told(found, options, progress), page=page)
 
 
 def _attempt(worker: Worker, found: Found, options: Options, watch: Watch, progress: _Progress) -> Death | None:
@@ -274,7 +301,9 @@ def _attempt(worker: Worker, found: Found, options: Options, watch: Watch, progr
         if isinstance(reopened, Report):
             return Death("crash", "its file could not be imported a second time", "import")
     done = sorted({*progress.reports, *progress.given_up} - {-1})
-    for message in worker.check(found.name, settings=options.settings, skip=progress.skip, done=done, only=options.only, limit=options.timeout):
+    skip = {str(case): codes for case, codes in progress.skip.items()}
+    work = {"settings": options.settings, "skip": skip, "done": done, "only": options.only, "battery": options.battery}
+    for message in worker.ask("check", found.name, limit=options.timeout, **work):
         if isinstance(message, Death):
             return message
         if "at" in message:
@@ -381,6 +410,3 @@ def _during(death: Death, progress: _Progress) -> str:
         what = f"{death.at} {name_of(death.at)}" if death.at in registry() else death.at
     sample = f" on sample {death.case}: {progress.samples[death.case]}" if 0 <= death.case < len(progress.samples) else ""
     return f"during {what}{sample}"
-
-
-__all__ = ["Found", "Options", "Outcome", "TargetError", "WorkerError", "check_targets", "list_targets"]

@@ -73,13 +73,15 @@ def describe(case: Case) -> str:
     """Return a sample as one line: ``x: float64[3, 4], eps=1e-06``."""
     names = resolve_target(case.target).positional(len(case.args))
     parts = [
-        f"{name}: {_value(arg)}" if isinstance(arg, torch.Tensor) else f"{name}={_value(arg)}" for name, arg in zip(names, case.args, strict=True)
+        f"{name}: {show_value(arg)}" if isinstance(arg, torch.Tensor) else f"{name}={show_value(arg)}"
+        for name, arg in zip(names, case.args, strict=True)
     ]
-    parts += [f"{name}={_value(value)}" for name, value in case.kwargs.items()]
+    parts += [f"{name}={show_value(value)}" for name, value in case.kwargs.items()]
     return ", ".join(parts) or "no arguments"
 
 
-def _value(value: Any) -> str:
+def show_value(value: Any) -> str:
+    """Return an argument in a few words: dtype and shape of a tensor, the value of a number, the name of an object's type."""
     tensors = [leaf for _, leaf in leaves(value) if isinstance(leaf, torch.Tensor)]
     if isinstance(value, torch.Tensor):
         layout = "" if value.layout != torch.strided or value.is_contiguous() else f" strides {tuple(value.stride())}"

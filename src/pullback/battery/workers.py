@@ -92,14 +92,9 @@ class _State:
 
 
 class Worker:
-    """One worker process. Use it from one thread, as a context manager.
+    """One worker process. Use it from one thread, as a context manager; only `kill` may be called from another."""
 
-    Args:
-        battery: Module that provides `run_case` and `Settings`.
-    """
-
-    def __init__(self, battery: str = "pullback.battery.check") -> None:
-        self._battery = battery
+    def __init__(self) -> None:
         self._folder = Path(tempfile.mkdtemp(prefix="pullback-"))
         self._pids: list[int] = []
         self._buffer = b""
@@ -139,12 +134,19 @@ class Worker:
                 return answer | {"output": self._state.output.text()} if answer else self._death(message)
         raise AssertionError("unreachable")
 
-    def check(
-        self, subject: str, *, settings: Mapping[str, Any], skip: Mapping[int, list[str]], done: list[int], only: int | None, limit: float
-    ) -> Iterator[dict[str, Any] | Death]:
-        """Check one subject of the open file; yield messages as they come, and last a `Death` if its process did not reach the end."""
-        skipped = {str(case): codes for case, codes in skip.items()}
-        self._ask("check", subject=subject, settings=settings, skip=skipped, done=done, only=only, battery=self._battery)
+    def ask(self, do: str, subject: str, *, limit: float, **work: Any) -> Iterator[dict[str, Any] | Death]:
+        """Have something done to one subject of the open file, in a process of its own.
+
+        Args:
+            do: ``"check"`` or ``"contract"``.
+            subject: Its qualified name.
+            limit: Seconds for which the process may be quiet.
+            work: What else the process has to know.
+
+        Yields:
+            Messages as they come, and last a `Death` if the process did not reach its end.
+        """
+        self._ask(do, subject=subject, **work)
         finished = False
         for message in self._messages(limit):
             if "exit" in message:
@@ -167,12 +169,15 @@ class Worker:
             if "exit" in message:
                 return
 
-    def end(self) -> None:
-        """End the worker and everything it started, and remove its temporary folder."""
+    def kill(self) -> None:
+        """Kill the worker and everything it started; whoever waits for it gets a `WorkerError`."""
         for pid in reversed(self._pids):
             _kill_group(pid)
-        self._pids.clear()
         self._process.kill()
+
+    def end(self) -> None:
+        """Kill the worker, and remove its temporary folder."""
+        self.kill()
         self._process.wait()
         for descriptor in (self._requests, self._message_end, self._output_end):
             with contextlib.suppress(OSError):

@@ -11,6 +11,7 @@ from ..report import RAN, Report
 
 _PASSED = ("pass", "declared", "waste")
 _NAMES_SHOWN = 4
+_SAMPLES_SHOWN = 12
 
 
 @dataclass(slots=True)
@@ -66,22 +67,34 @@ def folded_reasons(report: Report) -> Iterator[tuple[str, str]]:
             label = ""
 
 
+def searched_samples(report: Report) -> list[str]:
+    """Return the samples that the search chose, one a line with its number; where they are many, how to see them."""
+    samples, searched = report.environment.get("samples"), report.environment.get("searched")
+    if not isinstance(samples, dict) or not isinstance(searched, list):
+        return []
+    names = short_names(_subjects(report))
+    own = [(names.get(str(subject), str(subject)), samples.get(str(subject))) for subject in searched]
+    lines = [f"{name} {i}  {sample}" for name, chosen in own if isinstance(chosen, list) for i, sample in enumerate(chosen)]
+    if len(lines) > _SAMPLES_SHOWN:
+        return [f"{len(lines)} samples of {len(own)} subjects; `pullback check … --list` shows them"]
+    return lines
+
+
 def summary_line(report: Report) -> tuple[str, str]:
     """Return the verdict and what goes with it: subjects, time, tiers that did not run."""
     if not report.checks and not report.findings:
         return "nothing was checked", _skipped_tiers(report)
     counts = Counter(f.severity for f in report.findings)
     found = ", ".join(_plural(counts[s], s) for s in SEVERITIES if counts[s]) or "nothing found"
+    return found, _coverage(report) + _time(report) + _suppressed(report) + _skipped_tiers(report)
+
+
+def _coverage(report: Report) -> str:
     subjects = _subjects(report)
+    if not subjects:
+        return ""
     checked = {run.subject for run in report.checks if run.status in RAN}
-    where = (
-        f" in {len(subjects)} checked"
-        if len(checked) == len(subjects)
-        else f" in {len(subjects)} ({len(checked)} checked, {len(subjects) - len(checked)} not)"
-    )
-    if not checked:
-        where = "; nothing could be checked"
-    return found + (where if subjects else ""), _time(report) + _suppressed(report) + _skipped_tiers(report)
+    return f" · {len(checked)} of {len(subjects)} checked" if checked else " · nothing could be checked"
 
 
 def _subjects(report: Report) -> list[str]:
@@ -107,8 +120,9 @@ def _fold_codes(codes: Iterable[str]) -> str:
 
 
 def _time(report: Report) -> str:
-    seconds = sum(run.seconds for run in report.checks)
-    return f" in {seconds:.1f} s" if seconds else ""
+    measured = report.environment.get("seconds")
+    seconds = measured if isinstance(measured, (int, float)) else sum(run.seconds for run in report.checks)
+    return f" · {seconds:.1f} s" if seconds else ""
 
 
 def _suppressed(report: Report) -> str:

@@ -9,6 +9,7 @@ import io
 import linecache
 import math
 import os
+import re
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -19,10 +20,13 @@ from rich.text import Text
 from ..clean import clean
 from ..finding import SEVERITIES, Evidence, Finding, Location
 from ..report import Report
-from .summary import Counts, folded_reasons, summary_line, table_rows
+from .summary import Counts, folded_reasons, searched_samples, summary_line, table_rows
 
 LABEL = 11
+OUTPUT_LINES = 10
+OUTPUT_COLUMNS = 400
 _STYLE = {"error": "bold red", "warning": "bold yellow", "note": "bold cyan"}
+_PROOF = re.compile(r"(?P<claim>[^()]+) \((?P<proof>[^()]+)\)\.?")
 _COLUMNS = ("subject", "passed", "found", "unsupported", "skipped")
 
 
@@ -92,6 +96,9 @@ def _finding(finding: Finding, console: Console, width: int) -> Iterator[Text]:
         yield _place(finding.location, width)
     for i, evidence in enumerate(finding.evidence):
         yield from _field("evidence" if i == 0 else "", _evidence(evidence), console, width)
+    output = finding.attachments.get("output")
+    if isinstance(output, str):
+        yield from _field("output", _last_lines(output), console, width)
     if finding.cause:
         yield from _field("cause", _cause(finding), console, width)
     if finding.fix:
@@ -160,10 +167,19 @@ def number(value: float) -> str:
     return f"{mantissa}e{int(exponent):+d}" if exponent else mantissa
 
 
+def _last_lines(output: str) -> Text:
+    lines = _lines(output).split("\n")
+    more = [f"… {len(lines) - OUTPUT_LINES} lines above, all in the JSON report"] if len(lines) > OUTPUT_LINES else []
+    return Text("\n".join([*more, *(line[:OUTPUT_COLUMNS] for line in lines[-OUTPUT_LINES:])]), style="dim")
+
+
 def _cause(finding: Finding) -> Text:
     text = _lines(finding.cause or "")
     if "(certain" in text or "(likely" in text:
         return Text(text)
+    proof = _PROOF.fullmatch(text)
+    if finding.certain and proof:
+        return Text(f"{proof['claim']} (certain: {proof['proof']})")
     return Text.assemble(text, (f" ({'certain' if finding.certain else 'likely'})", "dim"))
 
 
@@ -219,6 +235,9 @@ def _table(report: Report, console: Console, width: int) -> Iterator[Text]:
         yield _row(list(cell), widths)
     for label, text in folded_reasons(report):
         yield from _field(label, Text(clean(text), style="dim"), console, width, label_width=LABEL + 2)
+    searched = "\n".join(clean(line) for line in searched_samples(report))
+    if searched:
+        yield from _field("searched", Text(searched, style="dim"), console, width, label_width=LABEL + 2)
 
 
 def _row(cells: Sequence[Text], widths: Sequence[int]) -> Text:
