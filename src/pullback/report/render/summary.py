@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
+from ..clean import clean
 from ..finding import SEVERITIES
 from ..report import RAN, Report
 
@@ -132,7 +133,7 @@ def _suppressed(report: Report) -> str:
 
 def _skipped_tiers(report: Report) -> str:
     tiers = report.environment.get("skipped_tiers")
-    return f" · not run: {', '.join(str(tier) for tier in tiers)}" if isinstance(tiers, list) and tiers else ""
+    return f" · not run: {', '.join(clean(tier) for tier in tiers)}" if isinstance(tiers, list) and tiers else ""
 
 
 def _plural(count: int, word: str) -> str:

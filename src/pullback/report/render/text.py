@@ -120,7 +120,7 @@ def _headline(finding: Finding) -> Text:
 
 def _place(location: Location, width: int) -> Text:
     line = Text.assemble("  ", (f"{clean(shown_path(location.path))}:{location.line}", "blue"))
-    source = clean(linecache.getline(location.path, location.line).strip())
+    source = clean(_source_line(location).strip())
     if source:
         room = width - line.cell_len - 3
         code = Text(source, style="dim")
@@ -128,6 +128,13 @@ def _place(location: Location, width: int) -> Text:
             code.truncate(room, overflow="ellipsis")
             line = Text.assemble(line, "   ", code)
     return line
+
+
+def _source_line(location: Location) -> str:
+    try:
+        return linecache.getline(location.path, location.line) if os.path.isfile(location.path) else ""
+    except ValueError:
+        return ""
 
 
 def shown_path(path: str) -> str:
@@ -141,8 +148,7 @@ def shown_path(path: str) -> str:
 
 def _evidence(evidence: Evidence) -> Text:
     lines = [_lines(evidence.text)] if evidence.text else []
-    if evidence.got or evidence.expected:
-        lines += [f"got       {clean(evidence.got)}", f"expected  {clean(evidence.expected)}"]
+    lines += [f"{label}{clean(value)}" for label, value in (("got       ", evidence.got), ("expected  ", evidence.expected)) if value]
     if evidence.error is not None or evidence.tolerance is not None:
         lines.append(_measure(evidence))
     return Text("\n".join(lines))
@@ -191,7 +197,9 @@ def _field(label: str, text: Text, console: Console, width: int, *, label_width:
     first = Text.assemble("  ", (label.ljust(label_width), "dim"))
     blank = Text(" " * (label_width + 2))
     for i, line in enumerate(_wrap(text, console, width - label_width - 2)):
-        yield Text.assemble(first if i == 0 else blank, line)
+        whole = Text.assemble(first if i == 0 else blank, line)
+        whole.rstrip()
+        yield whole
 
 
 def _command(label: str, command: str) -> Text:
