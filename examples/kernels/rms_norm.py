@@ -15,6 +15,8 @@ class FusedRMSNorm(Function):
     def forward(ctx, x, weight, eps=1e-6):
         if x.device.type != "cpu" or {x.dtype, weight.dtype} != {torch.float32}:
             raise TypeError(f"FusedRMSNorm takes float32 tensors on the CPU, got {x.dtype} and {weight.dtype} on {x.device}")
+        if weight.shape != x.shape[-1:]:
+            raise ValueError(f"FusedRMSNorm: weight must have the shape of a row, {tuple(x.shape[-1:])}, got {tuple(weight.shape)}")
         x, weight = x.contiguous(), weight.contiguous()
         y, r = torch.empty_like(x), x.new_empty(x.shape[:-1])
         library().rms_norm(x.data_ptr(), weight.data_ptr(), eps, r.numel(), x.shape[-1], y.data_ptr(), r.data_ptr())
