@@ -226,3 +226,43 @@ def _replace(owner: type, name: str, method: Callable[..., Any]) -> Callable[[],
         return lambda: setattr(owner, name, original)
     setattr(owner, name, staticmethod(method))
     return lambda: delattr(owner, name)
+
+
+@dataclass(slots=True)
+class ForwardCall:
+    """One call of a Function's forward: its arguments without `ctx`, and what it returned, before torch wraps it."""
+
+    function: type[Function]
+    arguments: tuple[Any, ...]
+    returned: Any = None
+
+    @property
+    def outputs(self) -> tuple[Any, ...]:
+        """What was returned, as a tuple."""
+        return self.returned if isinstance(self.returned, tuple) else (self.returned,)
+
+
+@contextmanager
+def observed_forward(*functions: type[Function]) -> Iterator[list[ForwardCall]]:
+    """Record every call of the given Functions' forward while the context is open; the classes are restored at its end."""
+    calls: list[ForwardCall] = []
+    restore: list[Callable[[], None]] = []
+    for function in dict.fromkeys(functions):
+        takes_ctx = function.setup_context is Function.setup_context
+        restore.append(_replace(function, "forward", _forward_observer(function, function.forward, calls, skip=int(takes_ctx))))
+    try:
+        yield calls
+    finally:
+        for undo in reversed(restore):
+            undo()
+
+
+def _forward_observer(function: type[Function], method: Callable[..., Any], calls: list[ForwardCall], skip: int) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def observe(*args: Any, **kwargs: Any) -> Any:
+        call = ForwardCall(function, (*args[skip:], *kwargs.values()))
+        call.returned = method(*args, **kwargs)
+        calls.append(call)
+        return call.returned
+
+    return observe

@@ -1,0 +1,105 @@
+"""PB601."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+from collections.abc import Iterator
+
+from ...capture.calls import BackwardCall, backward_of, observed_backward
+from ...report.finding import Evidence, Finding
+from ..base import Check
+from ..evaluate import Evaluator, UserCodeError
+from ..probe import Probe
+
+
+class GradientCount(Check):
+    """backward takes or returns another number of gradients than forward has outputs or arguments.
+
+    Why it matters:
+        The engine stops with an error, often only when a flag adds an output or when somebody first trains with the new argument.
+
+    How it is measured:
+        What backward really receives and returns is compared with the number of outputs and of arguments of forward, also with every bool argument flipped.
+        Further Nones at the end are allowed, as the engine allows them.
+
+    Example:
+        ``return grad_x, None`` after forward got a third argument; ``def backward(ctx, grad_output)`` for a forward that can return two tensors.
+
+    Instead:
+        One value for each argument of forward after ctx, None for those without a gradient; one parameter for each output.
+
+    Limits:
+        Optional outputs that another argument than a bool switches on are seen only if a sample does so.
+    """
+
+    code = "PB601"
+    name = "gradient-count"
+    severity = "error"
+    needs = ()
+    stage = 1
+
+    def run(self, probe: Probe) -> Iterator[Finding]:
+        for call in probe.baseline.calls:
+            found = self._judge(probe, call)
+            if found is not None:
+                yield found
+                return
+        for name, value in probe.native.named:
+            if isinstance(value, bool):
+                found = self._flipped(probe, name, not value)
+                if found is not None:
+                    yield found
+                    return
+
+    def _flipped(self, probe: Probe, name: str, value: bool) -> Finding | None:
+        evaluator: Evaluator = probe.native.variant({name: value})
+        with observed_backward(*probe.baseline.functions) as calls, contextlib.suppress(UserCodeError):
+            outcome = evaluator.forward()
+            evaluator.vjp(outcome, probe.cotangents(outcome))
+        return next((f for f in (self._judge(probe, call, f" with {name}={value}") for call in calls) if f is not None), None)
+
+    def _judge(self, probe: Probe, call: BackwardCall, when: str = "") -> Finding | None:
+        outputs = len(call.grad_outputs)
+        if isinstance(call.error, TypeError) and not _takes(call):
+            return self.finding(
+                probe,
+                f"{call.function.__name__}.backward does not take one gradient for each output of forward{when}",
+                evidence=[Evidence(f"backward called with ctx and {_count(outputs, 'gradient')}{when}", str(call.error), f"ctx, {_names(outputs)}")],
+                cause=f"forward returns {_count(outputs, 'output')}{when}, and backward's signature has another number of parameters",
+                certain=True,
+                fix=f"def backward(ctx, {_names(outputs)}): one parameter for each output of forward; give a default of None to those that are optional",
+            )
+        if call.error is not None or isinstance(call.returned, list):
+            return None
+        arguments = len(call.context.needs_input_grad)
+        returned = call.gradients
+        if len(returned) == arguments or (len(returned) > arguments and all(g is None for g in returned[arguments:])):
+            return None
+        return self.finding(
+            probe,
+            f"{call.function.__name__}.backward returns {_count(len(returned), 'gradient')}, forward takes {_count(arguments, 'argument')}{when}",
+            evidence=[Evidence(f"values returned by backward{when}", str(len(returned)), f"{arguments}, one for each argument of forward after ctx")],
+            cause="forward and backward were not changed together",
+            fix="Return one value for each argument of forward, in order, None for those without a gradient.",
+        )
+
+
+def _takes(call: BackwardCall) -> bool:
+    try:
+        signature = inspect.signature(inspect.unwrap(backward_of(call.function)))
+    except (TypeError, ValueError):
+        return True
+    try:
+        signature.bind(call.context, *call.grad_outputs)
+    except TypeError:
+        return False
+    return True
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}" + ("" if number == 1 else "s")
+
+
+def _names(count: int) -> str:
+    return "grad_output" if count == 1 else ", ".join(f"grad_output{i + 1}" for i in range(count))
