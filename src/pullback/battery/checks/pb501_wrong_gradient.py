@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...diagnosis.where import describe
 from ...report.finding import Evidence, Finding
 from .. import tolerance
 from ..base import Check, Skipped
+from ..diagnose import causes
 from ..locate import locate
 from ..probe import Probe, gradient_name
 from ..value import InputVerdict
@@ -60,6 +62,7 @@ class WrongGradient(Check):
 
     def _wrong(self, probe: Probe, wrong: InputVerdict) -> Finding:
         spot = locate(probe, wrong.path)
+        guesses = causes(probe, wrong.path)
         evidence = [
             Evidence(
                 f"along a random direction of {wrong.path}, paired with a random grad_output",
@@ -70,14 +73,20 @@ class WrongGradient(Check):
                 tolerance.WHY_DIFFERENCE,
             )
         ]
+        attachments = dict(spot.attachments) if spot is not None else {}
         if spot is not None:
             evidence.insert(0, spot.evidence)
+        if guesses:
+            attachments["cause"] = guesses[0].name
+        where = describe(spot.got, spot.expected) if spot is not None else ""
         return self.finding(
             probe,
             f"{probe.backward_name} returns a wrong gradient for {wrong.path}",
             evidence=evidence,
             severity="warning" if probe.case.invented else "error",
             path=wrong.path,
-            attachments=spot.attachments if spot is not None else None,
-            fix=f"Check the formula of {gradient_name(wrong.path)} against the derivative of forward.",
+            attachments=attachments,
+            cause=guesses[0].text if guesses else f"no known pattern explains it: {where}" if where else None,
+            certain=bool(guesses) and guesses[0].certain,
+            fix=(guesses[0].fix if guesses else None) or f"Check the formula of {gradient_name(wrong.path)} against the derivative of forward.",
         )

@@ -1,0 +1,150 @@
+"""Hand a wrong gradient to the diagnosis: the mismatch with its oracles, and fresh ones to test a guess on."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from ..diagnosis.explain import explain
+from ..diagnosis.mismatch import Guess, Mismatch
+from .evaluate import Evaluator, UserCodeError, differentiable, random_like
+from .locate import trusted_eager
+from .probe import Probe
+from .value import SIGNED
+
+LARGEST = 20_000
+
+
+def causes(probe: Probe, path: str) -> tuple[Guess, ...]:
+    """Return the ranked causes of a wrong gradient, empty where nothing fits or no trusted right gradient is at hand."""
+    truth = trusted_eager(probe, path)
+    if truth is None or sum(leaf.template.numel() for leaf in truth.leaves) > LARGEST:
+        return ()
+    builder = _Builder(probe, truth, path)
+    try:
+        first = builder.mismatch(None, 0)
+        return () if first is None else explain(first, builder.replay)
+    except UserCodeError:
+        return ()
+
+
+class _Builder:
+    """Builds mismatches of one op and input."""
+
+    def __init__(self, probe: Probe, truth: Evaluator, path: str) -> None:
+        self.op = probe.exact
+        self.truth = truth
+        self.path = path
+        self.seed = probe.settings.seed
+        self.wanted = [leaf.path for leaf in self.op.wanted]
+
+    def replay(self, n: int) -> Mismatch | None:
+        generator = torch.Generator().manual_seed(self.seed + 7919 * (n + 1))
+        values = {
+            leaf.path: leaf.template * (0.8 + 0.4 * torch.rand(leaf.template.shape, dtype=torch.float64, generator=generator)).to(leaf.template.dtype)
+            for leaf in self.op.wanted
+        }
+        try:
+            return self.mismatch(values, n + 1)
+        except UserCodeError:
+            return None
+
+    def mismatch(self, values: Mapping[str, Tensor] | None, n: int) -> Mismatch | None:
+        generator = torch.Generator().manual_seed(self.seed + 104729 * (n + 1))
+        outcome = self.op.forward(values=values)
+        cotangents = [random_like(y, generator, SIGNED) for y in outcome.live]
+        paths = [outcome.paths[i] for i in outcome.carrying]
+        returned = dict(zip(self.wanted, self.op.vjp(outcome, cotangents), strict=True))
+        arguments = {
+            leaf.path: (leaf.template if values is None else values.get(leaf.path, leaf.template))
+            for leaf in self.op.leaves
+            if differentiable(leaf.template)
+        }
+        named = dict(zip(paths, cotangents, strict=True))
+        gradients = self._truths(values, named)
+        got, expected = returned[self.path], gradients.get(self.path)
+        if expected is None:
+            return None
+        return Mismatch(
+            path=self.path,
+            got=torch.zeros_like(expected) if got is None else got.detach(),
+            expected=expected,
+            arguments=arguments,
+            numbers={name: float(v) for name, v in self.op.named if isinstance(v, (int, float)) and not isinstance(v, bool)},
+            outputs=dict(zip(paths, [y.detach() for y in outcome.live], strict=True)),
+            cotangents=named,
+            gradients=gradients,
+            returned={p: g.detach() for p, g in returned.items() if g is not None},
+            vjp=lambda path, *, values=None, cotangents=None, base=values: self._truths({**(base or {}), **(values or {})}, cotangents or named).get(
+                path
+            ),
+            cut=lambda n: self._cut(n, values, named),
+        )
+
+    def _truths(self, values: Mapping[str, Tensor] | None, cotangents: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        try:
+            outcome = self.truth.forward(values=values)
+            by_path = [cotangents.get(outcome.paths[i]) for i in outcome.carrying]
+            gradients = self.truth.vjp(outcome, [None if c is None else c.to(y.dtype) for c, y in zip(by_path, outcome.live, strict=True)])
+        except (UserCodeError, RuntimeError):
+            return {}
+        return {leaf.path: torch.zeros_like(leaf.template) if g is None else g.detach() for leaf, g in zip(self.truth.wanted, gradients, strict=True)}
+
+    def _cut(self, n: int, values: Mapping[str, Tensor] | None, cotangents: Mapping[str, Tensor]) -> tuple[str, Tensor] | None:
+        knife = _Knife(n)
+        call = self.truth.target.call
+
+        def cutting(*args: Any, **kwargs: Any) -> Any:
+            with knife:
+                return call(*args, **kwargs)
+
+        evaluator = self.truth.variant(target=replace(self.truth.target, call=cutting))
+        try:
+            outcome = evaluator.forward(values=values)
+            if knife.place is None:
+                return None
+            pairs = [cotangents.get(outcome.paths[i]) for i in outcome.carrying]
+            gradients = evaluator.vjp(outcome, pairs)
+        except UserCodeError:
+            return knife.place or "", torch.full((), torch.nan)
+        index = next(i for i, leaf in enumerate(evaluator.wanted) if leaf.path == self.path)
+        gradient = gradients[index]
+        return knife.place, torch.zeros_like(evaluator.wanted[index].template) if gradient is None else gradient.detach()
+
+
+class _Knife(TorchFunctionMode):
+    """Detaches the result of the n-th differentiable torch call and remembers which one it was."""
+
+    def __init__(self, n: int) -> None:
+        super().__init__()
+        self.left = n
+        self.place: str | None = None
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        name = getattr(func, "__name__", "")
+        if (
+            not isinstance(result, Tensor)
+            or not result.requires_grad
+            or name in ("__get__", "requires_grad_")
+            or (name.endswith("_") and not name.endswith("__"))
+        ):
+            return result
+        self.left -= 1
+        if self.left != -1:
+            return result
+        self.place = f"the result of {name.strip('_')}() in forward{_line()}"
+        return result.detach()
+
+
+def _line() -> str:
+    frame = sys._getframe(2)
+    while frame is not None and ("/torch/" in frame.f_code.co_filename or "/pullback/" in frame.f_code.co_filename):
+        frame = frame.f_back  # type: ignore[assignment]
+    return "" if frame is None else f", line {frame.f_lineno}"

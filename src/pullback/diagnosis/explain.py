@@ -1,0 +1,92 @@
+"""Rank the hypotheses on a mismatch and test the winners on fresh inputs."""
+
+from __future__ import annotations
+
+import importlib
+import pkgutil
+from collections.abc import Callable, Iterator
+from functools import cache
+from typing import ClassVar
+
+from .mismatch import Fit, Guess, Mismatch
+
+REPLAYS = 2
+UNEXPLAINED = 1e-3
+ROUNDING = 1e-11
+Replay = Callable[[int], Mismatch | None]
+"""Returns the n-th fresh mismatch of the same gradient: new inputs of the same shapes, new cotangents. None where that cannot be had."""
+
+
+class Hypothesis:
+    """One way in which gradients go wrong. Subclasses live one to a file in `hypotheses/`.
+
+    Attributes:
+        name: The vocabulary's word; the file's name with hyphens.
+        rank: Simpler explanations have lower ranks and win ties.
+    """
+
+    name: ClassVar[str]
+    rank: ClassVar[int]
+
+    def fit(self, mismatch: Mismatch) -> Iterator[Fit]:
+        """Yield concrete forms of the fault that could explain the mismatch; each is checked against it by the caller."""
+        raise NotImplementedError
+
+
+@cache
+def hypotheses() -> tuple[Hypothesis, ...]:
+    """Return one instance of every hypothesis, simplest first."""
+    from . import hypotheses as package
+
+    found: list[Hypothesis] = []
+    for module in pkgutil.iter_modules(package.__path__):
+        loaded = importlib.import_module(f"{package.__name__}.{module.name}")
+        found.extend(
+            value()
+            for value in vars(loaded).values()
+            if isinstance(value, type) and issubclass(value, Hypothesis) and value.__module__ == loaded.__name__ and not module.name.startswith("_")
+        )
+    return tuple(sorted(found, key=lambda h: (h.rank, h.name)))
+
+
+def explain(mismatch: Mismatch, replay: Replay) -> tuple[Guess, ...]:
+    """Return the causes that reproduce the wrong gradient, best first.
+
+    A guess is certain when its prediction, fixed on the first mismatch, also gives what backward returned on `REPLAYS` fresh ones, on each of which
+    it differs from the right gradient. Guesses that a replay refutes are dropped.
+
+    Args:
+        mismatch: The wrong gradient.
+        replay: Gives fresh mismatches of the same gradient.
+    """
+    fresh: list[Mismatch] | None = None
+    certain: list[Guess] = []
+    likely: list[Guess] = []
+    for hypothesis in hypotheses():
+        for fit in hypothesis.fit(mismatch):
+            if not _explains(fit, mismatch):
+                continue
+            if fresh is None:
+                fresh = [m for m in (replay(n) for n in range(REPLAYS)) if m is not None]
+            verdicts = [_explains(fit, m) for m in fresh]
+            if len(fresh) == REPLAYS and all(verdicts):
+                certain.append(Guess(hypothesis.name, fit.text, fit.fix, certain=True))
+                break
+            if not fresh:
+                likely.append(Guess(hypothesis.name, fit.text, fit.fix))
+                break
+        if certain:
+            break
+    return tuple(certain + likely)
+
+
+def _explains(fit: Fit, mismatch: Mismatch) -> bool:
+    """Whether the prediction accounts for the deviation itself: what is left unexplained is a thousandth of it, or rounding."""
+    predicted = fit.predict(mismatch)
+    got, expected = mismatch.got, mismatch.expected
+    if predicted is None or predicted.shape != got.shape or got.numel() == 0:
+        return False
+    deviation = float((got - expected).abs().max())
+    left = float((predicted - got).abs().max())
+    scale = float(expected.abs().max())
+    return deviation > ROUNDING * scale and left <= max(UNEXPLAINED * deviation, ROUNDING * scale) and left < deviation / 2

@@ -1,0 +1,83 @@
+"""got = c · expected with a constant c that has a name."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+
+import torch
+
+from ..explain import Hypothesis
+from ..mismatch import Fit, Mismatch
+
+CONSTANTS = {"2": 2.0, "1/2": 0.5, "3": 3.0, "1/3": 1 / 3, "4": 4.0, "1/4": 0.25, "sqrt(2)": math.sqrt(2), "1/sqrt(2)": math.sqrt(0.5)}
+
+
+class ConstantFactor(Hypothesis):
+    """A factor is missing or applied twice: 2 of a square, 1/N of a mean, the batch size."""
+
+    name = "constant-factor"
+    rank = 12
+
+    def fit(self, mismatch: Mismatch) -> Iterator[Fit]:
+        factor = ratio(mismatch)
+        if factor is None:
+            return
+        for name, value in named(mismatch):
+            if math.isclose(value(mismatch), factor, rel_tol=1e-6):
+                yield Fit(
+                    f"the gradient is {name} times what it should be",
+                    lambda m, value=value: value(m) * m.expected,
+                    f"divide the gradient by {name}",
+                )
+        yield Fit(
+            f"the gradient is {factor:.6g} times what it should be",
+            lambda m: factor * m.expected,
+            f"look for a factor of {1 / factor:.6g} that backward leaves out",
+        )
+
+
+def ratio(mismatch: Mismatch) -> float | None:
+    """Return the one factor between got and expected, or None where there is none, or it is 0, 1 or -1."""
+    expected, got = mismatch.expected.flatten(), mismatch.got.flatten()
+    if expected.numel() == 0 or not bool(torch.isfinite(got.abs()).all()):
+        return None
+    at = int(expected.abs().argmax())
+    if expected[at] == 0:
+        return None
+    value = (got[at] / expected[at]).item()
+    if isinstance(value, complex):
+        if abs(value.imag) > 1e-9 * abs(value.real):
+            return None
+        value = value.real
+    return value if value and abs(abs(value) - 1) > 1e-9 else None
+
+
+def named(mismatch: Mismatch) -> Iterator[tuple[str, Callable[[Mismatch], float]]]:
+    """Yield constants with their names, signed both ways: numbers, sizes, and their inverses and roots."""
+    pool: list[tuple[str, Callable[[Mismatch], float]]] = [(name, lambda m, c=c: c) for name, c in CONSTANTS.items()]
+    seen: set[int] = {0, 1, 2, 3, 4}
+    for where, tensors in (("", mismatch.arguments), ("", mismatch.outputs)):
+        for path, tensor in tensors.items():
+            sizes = {f"the size of {path}": (tensor.numel(), None), **{f"size {i} of {path}": (n, i) for i, n in enumerate(tensor.shape)}}
+            for label, (count, dim) in sizes.items():
+                if count in seen:
+                    continue
+                seen.add(count)
+                pool.extend(_powers(f"N = {count} ({where}{label})", path, dim))
+    for name, value in pool:
+        yield name, value
+        yield f"-{name}", lambda m, value=value: -value(m)
+
+
+def _powers(label: str, path: str, dim: int | None) -> Iterator[tuple[str, Callable[[Mismatch], float]]]:
+    def count(m: Mismatch) -> float:
+        tensor = m.arguments.get(path, m.outputs.get(path))
+        if tensor is None:
+            return math.nan
+        return float(tensor.numel() if dim is None else tensor.shape[dim])
+
+    yield label, count
+    yield f"1/{label}", lambda m: 1 / count(m)
+    yield f"sqrt of {label}", lambda m: math.sqrt(count(m))
+    yield f"1/sqrt of {label}", lambda m: 1 / math.sqrt(count(m))

@@ -1,0 +1,55 @@
+"""The formula is right if one argument is replaced by another or by the output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from torch import Tensor
+
+from ..explain import Hypothesis
+from ..mismatch import Fit, Mismatch, agrees, sum_to
+from ._terms import FACTORS, cotangent, operands, times
+
+
+class WrongOperand(Hypothesis):
+    """backward reads one tensor where the formula needs another."""
+
+    name = "wrong-operand"
+    rank = 20
+
+    def fit(self, mismatch: Mismatch) -> Iterator[Fit]:
+        for path, value in mismatch.arguments.items():
+            for name, operand in operands(mismatch).items():
+                if name == path or operand(mismatch).shape != value.shape:
+                    continue
+                yield Fit(
+                    f"the formula is evaluated with {name} in place of {path}",
+                    lambda m, path=path, operand=operand: m.vjp(m.path, values={path: operand(m)}),
+                    f"use {path} where the gradient reads {name}",
+                )
+
+
+class OutputForInput(Hypothesis):
+    """A formula in the output is evaluated with an input, or the other way round."""
+
+    name = "wrong-operand"
+    rank = 24
+
+    def fit(self, mismatch: Mismatch) -> Iterator[Fit]:
+        found = operands(mismatch)
+        for pattern, function in FACTORS.items():
+            for right, operand in found.items():
+                if not agrees(_formula(mismatch, function, operand), mismatch.expected):
+                    continue
+                for name, other in found.items():
+                    if name != right and other(mismatch).shape == operand(mismatch).shape:
+                        yield Fit(
+                            f"the formula grad_output * {pattern.replace('{}', right)} is evaluated with {name} in place of {right}",
+                            lambda m, function=function, other=other: _formula(m, function, other),
+                            f"use {right} where the gradient reads {name}",
+                        )
+
+
+def _formula(m: Mismatch, function: Callable[[Tensor], Tensor], operand: Callable[[Mismatch], Tensor]) -> Tensor | None:
+    product = times(cotangent(m), function(operand(m)))
+    return None if product is None else sum_to(product, m.expected.shape)

@@ -1,0 +1,107 @@
+"""What a hypothesis sees: one wrong gradient with everything around it, and oracles for the right one elsewhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+AGREES = 1e-6
+"""Relative to the largest entry: two orders above what float64 gradients by different formulas differ by, four below a fault worth naming."""
+
+
+class Vjp(Protocol):
+    """The right gradient of one input at other values or for other cotangents."""
+
+    def __call__(self, path: str, *, values: Mapping[str, Tensor] | None = None, cotangents: Mapping[str, Tensor] | None = None) -> Tensor | None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Mismatch:
+    """One wrong gradient.
+
+    Args:
+        path: The input whose gradient is wrong.
+        got: What backward returned, in float64 or complex128, of the input's shape.
+        expected: What it should have returned.
+        arguments: Every floating or complex tensor argument by path.
+        numbers: Every Python number among the arguments by path.
+        outputs: The outputs by path.
+        cotangents: What was handed to backward, by output path.
+        gradients: The right gradients of all differentiated inputs by path.
+        returned: What backward returned for all of them.
+        vjp: The right gradient elsewhere.
+        cut: The gradient of `path` if the n-th intermediate of forward were a constant, with a description, or None past the last.
+    """
+
+    path: str
+    got: Tensor
+    expected: Tensor
+    arguments: Mapping[str, Tensor]
+    numbers: Mapping[str, float]
+    outputs: Mapping[str, Tensor]
+    cotangents: Mapping[str, Tensor]
+    gradients: Mapping[str, Tensor]
+    returned: Mapping[str, Tensor]
+    vjp: Vjp
+    cut: Callable[[int], tuple[str, Tensor] | None] = field(default=lambda n: None)
+
+
+@dataclass(frozen=True, slots=True)
+class Guess:
+    """A cause, in words.
+
+    Args:
+        name: The hypothesis's name, ``"constant-factor"``.
+        text: One sentence for the finding's cause.
+        fix: What to change, where that can be said.
+        certain: Whether the cause predicted what backward returned on fresh inputs too.
+    """
+
+    name: str
+    text: str
+    fix: str | None = None
+    certain: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """A hypothesis made concrete on one mismatch.
+
+    Args:
+        text: The cause in words.
+        predict: What a backward with this fault returns, given any mismatch of the same op; None where it cannot tell.
+        fix: What to change.
+    """
+
+    text: str
+    predict: Callable[[Mismatch], Tensor | None]
+    fix: str | None = None
+
+
+def agrees(a: Tensor | None, b: Tensor | None) -> bool:
+    """Return whether two gradients are the same to within `AGREES` of their largest entry."""
+    if a is None or b is None or a.shape != b.shape:
+        return False
+    if a.numel() == 0:
+        return True
+    scale = float(b.abs().max())
+    if scale == 0.0:
+        return float(a.abs().max()) == 0.0
+    gap = float((a - b).abs().max())
+    return gap <= AGREES * scale
+
+
+def sum_to(tensor: Tensor, shape: torch.Size) -> Tensor | None:
+    """Return `tensor` summed over broadcast dimensions to `shape`, or None where that is impossible."""
+    extra = tensor.dim() - len(shape)
+    if extra < 0:
+        return None
+    if extra:
+        tensor = tensor.sum(tuple(range(extra)))
+    dims = [i for i, (have, want) in enumerate(zip(tensor.shape, shape, strict=True)) if want == 1 and have != 1]
+    tensor = tensor.sum(dims, keepdim=True) if dims else tensor
+    return tensor if tensor.shape == shape else None

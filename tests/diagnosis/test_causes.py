@@ -1,0 +1,114 @@
+"""Every cause is found, by its name and with certainty, in wrong gradients made for it."""
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+import pullback as pb
+
+D = torch.float64
+
+
+def rand(*shape):
+    return torch.randn(*shape, dtype=D).requires_grad_()
+
+
+def op(forward, backward):
+    """Return a Function whose backward gets the saved arguments, the output and grad_output, and returns the gradients of the tensors."""
+
+    class Op(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, *args):
+            out = forward(*args)
+            outs = out if isinstance(out, tuple) else (out,)
+            ctx.tensors = [isinstance(a, torch.Tensor) for a in args]
+            ctx.numbers = [a for a in args if not isinstance(a, torch.Tensor)]
+            ctx.save_for_backward(*(a for a in args if isinstance(a, torch.Tensor)), *outs)
+            ctx.count = sum(ctx.tensors)
+            return out
+
+        @staticmethod
+        def backward(ctx, *dys):
+            saved = ctx.saved_tensors
+            grads = backward(*saved[: ctx.count], *ctx.numbers, *saved[ctx.count :], *dys)
+            grads = iter(grads if isinstance(grads, tuple) else (grads,))
+            return tuple(next(grads) if is_tensor else None for is_tensor in ctx.tensors)
+
+    return Op
+
+
+sig = torch.sigmoid
+
+
+def swish_grad(x, dy):
+    return dy * (sig(x) + x * sig(x) * (1 - sig(x)))
+
+
+def layer_norm(x):
+    return (x - x.mean(-1, keepdim=True)) / x.std(-1, keepdim=True)
+
+
+def norm_constant_scale(x, y, dy):
+    return (dy - dy.mean(-1, keepdim=True)) / x.std(-1, keepdim=True)
+
+
+def last_row_zero(g):
+    g = g.clone()
+    g[-1] = 0
+    return g
+
+
+def mse(x, t):
+    return (x - t).square().mean()
+
+
+MUTANTS = [
+    ("constant-factor", op(lambda x: x * x, lambda x, y, dy: dy * x), (rand(5),)),
+    ("constant-factor", op(mse, lambda x, t, y, dy: (dy * 2 * (x - t), -dy * 2 * (x - t))), (rand(3, 5), rand(3, 5))),
+    ("constant-factor", op(lambda x: x.sin(), lambda x, y, dy: dy * x.cos() * 1.0009), (rand(5),)),
+    ("sign", op(lambda x: x.cos(), lambda x, y, dy: dy * x.sin()), (rand(5),)),
+    ("ignores-cotangent", op(lambda x: (x * x).sum(), lambda x, y, dy: 2 * x), (rand(5),)),
+    ("ignores-cotangent", op(lambda x: x * x, lambda x, y, dy: 2 * x * dy.flatten()[0]), (rand(5),)),
+    ("swapped-gradients", op(lambda a, b: a * b, lambda a, b, y, dy: (dy * a, dy * b)), (rand(4), rand(4))),
+    ("permuted-gradient", op(lambda x: x.t() @ x, lambda x, y, dy: (x @ (dy + dy.t())).t().contiguous()), (rand(3, 3),)),
+    ("permuted-gradient", op(lambda x: x.cumsum(0), lambda x, y, dy: dy.flip(0).cumsum(0)), (rand(5),)),
+    ("permuted-gradient", op(lambda x: x.roll(1, 0) * 2, lambda x, y, dy: 2 * dy), (rand(5),)),
+    ("mean-for-sum", op(lambda x, b: x + b, lambda x, b, y, dy: (dy, dy.mean(0))), (rand(6, 4), rand(4))),
+    ("wrong-reduction-dim", op(lambda x, w: x * w, lambda x, w, y, dy: (dy * w, (dy * x).sum(1))), (rand(4, 4), rand(4))),
+    ("missing-factor", op(lambda x: x.exp().sin(), lambda x, y, dy: dy * x.exp().cos()), (rand(5),)),
+    ("missing-factor", op(torch.tanh, lambda x, y, dy: dy), (rand(5),)),
+    ("missing-factor", op(lambda x, w: x * w.exp(), lambda x, w, y, dy: (dy * w.exp(), dy * x)), (rand(5), rand(5))),
+    ("missing-term", op(lambda x: x * sig(x), lambda x, y, dy: dy * x * sig(x) * (1 - sig(x))), (rand(5),)),
+    ("missing-term", op(lambda x: x * x + x, lambda x, y, dy: dy * 2 * x), (rand(5),)),
+    ("wrong-operand", op(sig, lambda x, y, dy: dy * x * (1 - x)), (rand(5),)),
+    ("output-ignored", op(lambda x: (x * x, x.exp()), lambda x, a, b, da, db: da * 2 * x), (rand(5),)),
+    ("output-counted-twice", op(lambda x: (x * x, x.exp()), lambda x, a, b, da, db: da * 2 * x + 2 * db * b), (rand(5),)),
+    ("partial-rows", op(lambda x: x.sin(), lambda x, y, dy: last_row_zero(dy * x.cos())), (rand(5, 3),)),
+    ("detached-intermediate", op(layer_norm, norm_constant_scale), (rand(3, 6),)),
+    ("scalar-derivative-missing", op(lambda x, s: F.softplus(x * s), lambda x, s, y, dy: dy * sig(x * s)), (rand(5), 3.7)),
+    (
+        "missing-conjugate",
+        op(lambda x, w: x * w, lambda x, w, y, dy: (dy * w, dy * x)),
+        tuple(torch.randn(4, dtype=torch.complex128).requires_grad_() for _ in "xw"),
+    ),
+    ("low-precision-inside", op(lambda x: x.sin() * 3, lambda x, y, dy: (dy.float() * x.float().cos() * 3).double()), (rand(5),)),
+    ("low-precision-inside", op(lambda x: x.sin() * 3, lambda x, y, dy: (dy.bfloat16() * x.bfloat16().cos() * 3).double()), (rand(5),)),
+    ("cotangent-squared", op(lambda x: x * x, lambda x, y, dy: dy * dy * 2 * x), (rand(5),)),
+    ("cotangent-as-mask", op(lambda x: x * x, lambda x, y, dy: (dy > 0) * 2 * x), (rand(5),)),
+]
+
+
+@pytest.mark.parametrize(("name", "function", "inputs"), MUTANTS, ids=[f"{i}-{m[0]}" for i, m in enumerate(MUTANTS)])
+def test_cause_is_named(name, function, inputs):
+    report = pb.check(function, inputs, select=["PB501"])
+    finding = next(f for f in report.findings if f.code == "PB501")
+    assert finding.attachments.get("cause") == name, finding
+    assert finding.certain, finding
+    assert finding.fix
+
+
+def test_without_a_cause_the_place_is_told():
+    function = op(lambda x: x.sin(), lambda x, y, dy: dy * x.cos() * (1 + torch.arange(5, dtype=D).flip(0).sqrt() * (x > -10)))
+    (finding,) = pb.check(function, (rand(5),), select=["PB501"]).findings
+    assert "no known pattern explains it" in finding.cause
+    assert not finding.certain
