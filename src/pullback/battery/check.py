@@ -5,13 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
 from ..capture.calls import resolve_target
 from ..capture.case import Case
-from ..declare import Declaration, declaration_of
+from ..declare import Declaration, declaration_of, read_configuration
 from ..report import codes
 from ..report.report import Report
 from .evaluate import preserved_state
@@ -82,7 +83,8 @@ def check(
     stated = {"reference": reference, "surrogate": surrogate, "static": tuple(static)}
     flags = {"exact": exact, "linear": linear}
     given = {k: v for k, v in stated.items() if v} | {k: v for k, v in flags.items() if v is False}
-    declaration = declaration_of(resolved.function or target, subject=resolved.subject).update("pb.check", **given)
+    configured = read_configuration(Path.cwd())[1].get("declare", {})
+    declaration = declaration_of(resolved.function or target, configured=configured, subject=resolved.subject).update("pb.check", **given)
     if inputs is None and not kwargs:
         return _check_searched(target, declaration, settings)
     args = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)
