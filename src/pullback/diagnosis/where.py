@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from torch import Tensor
 
 from .mismatch import AGREES
 
 
-def describe(got: Tensor, expected: Tensor) -> str:
+def describe(got: Tensor, expected: Tensor, operands: Mapping[str, Tensor] | None = None) -> str:
     """Return in words where `got` differs from `expected`: ``"rows 6 … 7 of 8 are wrong; there got is 0"``.
 
     Args:
         got: A gradient, any shape, real or complex.
         expected: The right one.
+        operands: Tensors by name whose sign may tell the wrong elements from the right ones.
     """
     if got.numel() == 0 or got.shape != expected.shape:
         return ""
@@ -23,7 +26,21 @@ def describe(got: Tensor, expected: Tensor) -> str:
     count = int(wrong.sum())
     if count == 0:
         return ""
-    return "; ".join(part for part in (_place(wrong, count), _kind(got[wrong], expected[wrong])) if part)
+    region = _region(wrong, operands or {})
+    return "; ".join(part for part in (region or _place(wrong, count), _kind(got[wrong], expected[wrong])) if part)
+
+
+def _region(wrong: Tensor, operands: Mapping[str, Tensor]) -> str:
+    """Return a condition on one operand that holds exactly where the gradient is wrong, if there is one."""
+    if bool(wrong.all()):
+        return ""
+    for name, tensor in operands.items():
+        if tensor.shape != wrong.shape or tensor.is_complex():
+            continue
+        for sign, mask in (("<", tensor < 0), (">", tensor > 0), ("=", tensor == 0), ("≤", tensor <= 0), ("≥", tensor >= 0)):
+            if bool((mask == wrong).all()):
+                return f"wrong exactly where {name} {sign} 0 ({int(wrong.sum())} of {wrong.numel()} elements)"
+    return ""
 
 
 def _place(wrong: Tensor, count: int) -> str:

@@ -78,7 +78,7 @@ class WrongGradient(Check):
             evidence.insert(0, spot.evidence)
         if guesses:
             attachments["cause"] = guesses[0].name
-        where = describe(spot.got, spot.expected) if spot is not None else ""
+        where = describe(spot.got, spot.expected, {leaf.path: leaf.template for leaf in probe.exact.leaves}) if spot is not None else ""
         return self.finding(
             probe,
             f"{probe.backward_name} returns a wrong gradient for {wrong.path}",
