@@ -282,7 +282,7 @@ class Probe:
 
     def explained(self, path: str, *codes: str) -> bool:
         """Return whether an earlier finding of one of `codes` already explains a failure of this input's gradient."""
-        return any(f.code in codes and (f.attachments.get("input") in (None, path)) for f in self.findings)
+        return any(f.code in codes and f.status != "waste" and (f.attachments.get("input") in (None, path)) for f in self.findings)
 
     def repro(self, code: str) -> str:
         """Return the command that shows a finding again."""
@@ -350,13 +350,22 @@ def _nonlinearity(evaluator: Evaluator, generator: torch.Generator) -> tuple[str
             if a is None or b is None or a.numel() == 0:
                 continue
             scale = max(float(t.detach().abs().max()) for t in (b, g, h) if t is not None) if law != "backward(0) = 0" else float(_peak(g))
-            allowed = tolerance.linear(a.dtype, scale, outcome.live[0].numel())
+            allowed = tolerance.linear(_working_dtype(g, h), scale, outcome.live[0].numel())
             gap = (a - b).detach().abs()
             at = int(torch.nan_to_num(gap, nan=torch.inf).argmax())
             error = float(gap.flatten()[at])
             if not error <= allowed:
                 return f"{law}, for {gradient_name(name)}", f"{_entry(a, at)}", f"{_entry(b, at)}", error, allowed
     return None
+
+
+def _working_dtype(*gradients: Tensor | None) -> torch.dtype:
+    """The dtype of fewest digits that holds these gradients exactly: what a backward that casts inside really works in."""
+    found = [g.detach() for g in gradients if g is not None]
+    for dtype in (torch.bfloat16, torch.float16, torch.float32):
+        if all(not g.is_complex() and torch.equal(g.to(dtype).to(g.dtype), g) for g in found):
+            return dtype
+    return found[0].dtype
 
 
 def _peak(tensor: Tensor | None) -> float:

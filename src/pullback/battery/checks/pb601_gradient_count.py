@@ -20,8 +20,8 @@ class GradientCount(Check):
         The engine stops with an error, often only when a flag adds an output or when somebody first trains with the new argument.
 
     How it is measured:
-        What backward really receives and returns is compared with the number of outputs and of arguments of forward, also with every bool argument flipped.
-        Further Nones at the end are allowed, as the engine allows them.
+        What backward really receives and returns is compared with the number of outputs and of arguments of forward, also with every bool argument
+        flipped. Further Nones at the end are allowed, as the engine allows them.
 
     Example:
         ``return grad_x, None`` after forward got a third argument; ``def backward(ctx, grad_output)`` for a forward that can return two tensors.
@@ -68,7 +68,7 @@ class GradientCount(Check):
                 evidence=[Evidence(f"backward called with ctx and {_count(outputs, 'gradient')}{when}", str(call.error), f"ctx, {_names(outputs)}")],
                 cause=f"forward returns {_count(outputs, 'output')}{when}, and backward's signature has another number of parameters",
                 certain=True,
-                fix=f"def backward(ctx, {_names(outputs)}): one parameter for each output of forward; give a default of None to those that are optional",
+                fix=f"def backward(ctx, {_names(outputs)}): one parameter for each output of forward, =None for optional ones",
             )
         if call.error is not None or isinstance(call.returned, list):
             return None
