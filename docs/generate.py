@@ -1,4 +1,4 @@
-"""Write the reference from the sources: one page for each family of codes, one for the Python API."""
+"""Write the reference from the sources: one page for each family of codes, one for the Python API, one for the commands."""
 
 import ast
 import inspect
@@ -8,7 +8,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from types import ModuleType
 
+import click
+
 import pullback
+from pullback.cli.main import main
 from pullback.report.codes import FAMILIES, Code, registry
 
 
@@ -22,7 +25,7 @@ def write(folder: Path) -> None:
 
 def pages() -> dict[str, str]:
     """Return the text of each page by its file name."""
-    made = {"api.md": api_page()}
+    made = {"api.md": api_page(), "commands.md": commands_page()}
     for family, title in FAMILIES.items():
         codes = [code for code in registry().values() if code.code.startswith(family)]
         if codes:
@@ -59,6 +62,21 @@ def directive(kind: str, argument: str, *options: str) -> str:
 
 def summary(module: ModuleType) -> str:
     return (inspect.getdoc(module) or "").partition("\n\n")[0]
+
+
+def commands_page() -> str:
+    """Return the page of the commands: what their `--help` prints."""
+    top = click.Context(main, info_name="pullback", max_content_width=100)
+    parts = ["# Commands", help_block(top)]
+    for name in main.list_commands(top):
+        command = main.get_command(top, name)
+        assert command is not None
+        parts += [f"## pullback {name}", help_block(click.Context(command, info_name=name, parent=top, max_content_width=100))]
+    return "\n\n".join(parts) + "\n"
+
+
+def help_block(context: click.Context) -> str:
+    return f"```text\n{context.command.get_help(context)}\n```"
 
 
 def family_page(family: str, title: str, codes: list[Code]) -> str:

@@ -35,6 +35,12 @@ def test_every_code_has_its_section_on_its_family_page(generate):
         assert code.doc.partition("\n\n")[0] in page
 
 
+def test_every_command_is_documented(generate):
+    page = generate.commands_page()
+    assert "## pullback check\n" in page
+    assert "--fail-on" in page
+
+
 def test_sections_of_a_docstring_are_split_and_dedented(generate):
     doc = "Finds it.\n\nMore.\n\nWhy it matters:\n    Because.\n\n    Twice.\n\nInstead:\n    x = 1\n"
     assert generate.split_sections(doc) == [("", "Finds it.\n\nMore."), ("Why it matters", "Because.\n\nTwice."), ("Instead", "x = 1")]
