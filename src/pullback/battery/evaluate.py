@@ -128,7 +128,7 @@ class Evaluator:
                     self._of_tensor[id(leaf)] = len(pairs)
                     pairs.append((path, leaf))
         if wanted is None:
-            asked = {path for path, t in pairs if t.requires_grad}
+            asked = {path for path, t in pairs if t.requires_grad and _root(path) not in self.static}
             wanted = asked or {path for path, t in pairs if differentiable(t) and _root(path) not in self.static}
         return [Leaf(path, copy_tensor(t), path in wanted and differentiable(t)) for path, t in pairs]
 
