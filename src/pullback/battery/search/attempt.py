@@ -110,7 +110,7 @@ def run_forward(function: Any, state: State, slots: Sequence[Slot], seed: int) -
     try:
         attempt.args = build_state(state, slots, seed)
         attempt.inputs = differentiated(attempt.args, slots)
-        torch.manual_seed(seed)
+        torch.default_generator.manual_seed(seed)
         with torch.enable_grad():
             result = function.apply(*passed_arguments(state, slots, attempt.args))
     except BaseException as error:

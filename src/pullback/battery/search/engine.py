@@ -6,11 +6,13 @@ import heapq
 import re
 import time
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from .attempt import Attempt, run
 from .blame import blamed
-from .evidence import Evidence, first_specs
+from .evidence import Evidence
 from .guards import ensure_group
 from .moment import Moment
 from .proposals import proposals
@@ -23,7 +25,13 @@ REPEAT_PENALTY = 0.06
 POSITION_PENALTY = 0.008
 DEPTH_BONUS = 0.2
 MORE_AFTER_FOUND = 60
+CHUNK = 12
+ONE_OFFS = 5  # the first runs may import, initialise or build something once
+ONE_OFF_SECONDS = 0.05
 PROOF = re.compile(r"incorrect number of gradients|NameError|UnboundLocalError|NotImplementedError: You must implement")
+
+
+Key = tuple[str, int, str]
 
 
 class BudgetSpent(Exception):
@@ -78,8 +86,11 @@ class _Entry:
     cost: float
     number: int
     state: State = field(compare=False)
-    key: tuple[str, int, str] | None = field(compare=False)
+    key: Key | None = field(compare=False)
     seen: int = field(compare=False)
+    more: Iterator[State] | None = field(compare=False, default=None)
+    progress: float = field(compare=False, default=0.0)
+    position: int = field(compare=False, default=0)
 
 
 class Search:
@@ -96,7 +107,7 @@ class Search:
         self.evidence, self.seed, self.budget, self.use_messages = evidence, seed, budget, use_messages
         self.heap: list[_Entry] = []
         self.known: set[State] = set()
-        self.failures: Counter[tuple[str, int, str]] = Counter()
+        self.failures: Counter[Key] = Counter()
         self.start: State = ()
         self.number = 0
         self.best: Found | None = None
@@ -106,11 +117,15 @@ class Search:
     def evaluate(self, state: State, seed: int | None = None) -> Attempt:
         """Run one state and count it."""
         self.budget.spend()
-        return run(self.evidence.source.function, state, self.evidence.slots, self.seed if seed is None else seed)
+        started = time.perf_counter()
+        attempt = run(self.evidence.source.function, state, self.evidence.slots, self.seed if seed is None else seed)
+        if self.budget.used <= ONE_OFFS:
+            self.budget.apart += max(0.0, time.perf_counter() - started - ONE_OFF_SECONDS)
+        return attempt
 
     def search(self) -> None:
         """Search until a sample is good, or the budget or the ideas are spent."""
-        self.start = tuple(first_specs(slot, self.evidence.traits[slot.name])[0] for slot in self.evidence.slots)
+        self.start = tuple(self.evidence.first_specs(slot)[0] for slot in self.evidence.slots)
         self._push(self.start, 3.0, None)
         stop = self.budget.evaluations
         try:
@@ -156,9 +171,19 @@ class Search:
         return made
 
     def _follow(self, attempt: Attempt, progress: float, names: list[str], use_messages: bool) -> None:
-        moment = Moment(attempt, self.evidence, names)
-        for i, state in enumerate(proposals(moment, use_messages)):
-            self._push(state, progress - self._cost(state) - POSITION_PENALTY * i, attempt.key)
+        states = proposals(Moment(attempt, self.evidence, names), use_messages)
+        self._push_some(states, progress, 0, attempt.key)
+
+    def _push_some(self, states: Iterator[State], progress: float, position: int, key: Key | None) -> None:
+        """Put the next few of a stream of states on the heap, and the rest of the stream behind them: most of it is never made."""
+        some = list(islice(states, CHUNK))
+        for i, state in enumerate(some, position):
+            self._push(state, progress - self._cost(state) - POSITION_PENALTY * i, key)
+        if len(some) == CHUNK:
+            self.number += 1
+            cost = self._cost(some[-1]) + POSITION_PENALTY * (position + CHUNK) - progress
+            seen = self.failures[key] if key else 0
+            heapq.heappush(self.heap, _Entry(cost, self.number, some[-1], key, seen, states, progress, position + CHUNK))
 
     def _cost(self, state: State) -> float:
         changed = sum(a != b for a, b in zip(state, self.start, strict=True))
@@ -193,11 +218,16 @@ class Search:
         entry = heapq.heappop(self.heap)
         if entry.key is not None and self.failures[entry.key] > entry.seen + 3:
             more = self.failures[entry.key]
-            heapq.heappush(self.heap, _Entry(entry.cost + REPEAT_PENALTY * (more - entry.seen), entry.number, entry.state, entry.key, more))
+            entry.cost += REPEAT_PENALTY * (more - entry.seen)
+            entry.seen = more
+            heapq.heappush(self.heap, entry)
+            return None
+        if entry.more is not None:
+            self._push_some(entry.more, entry.progress, entry.position, entry.key)
             return None
         return entry
 
-    def _push(self, state: State, priority: float, key: tuple[str, int, str] | None) -> None:
+    def _push(self, state: State, priority: float, key: Key | None) -> None:
         if state in self.known:
             return
         self.known.add(state)

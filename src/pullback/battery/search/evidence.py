@@ -21,11 +21,19 @@ class Evidence:
         source: Signature and syntax trees.
         traits: Evidence per parameter name.
         kept: ctx attribute or saved position to the parameter it stands for.
+        options: Cache of `first_specs`.
     """
 
     source: FunctionSource
     traits: dict[str, Trait]
     kept: dict[str, str] = field(default_factory=dict)
+    options: dict[str, list[Spec]] = field(default_factory=dict)
+
+    def first_specs(self, slot: Slot) -> list[Spec]:
+        """Return one spec for each kind that may be tried for a parameter, likeliest first."""
+        if slot.name not in self.options:
+            self.options[slot.name] = first_specs(slot, self.traits[slot.name])
+        return self.options[slot.name]
 
     @property
     def slots(self) -> tuple[Slot, ...]:

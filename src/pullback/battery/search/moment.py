@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from .attempt import Attempt
-from .evidence import Evidence, first_specs
+from .evidence import Evidence, specs_of_kind
 from .specs import Slot, Spec
 from .traits import Trait
 
@@ -65,8 +65,6 @@ class Moment:
 
     def kind_change(self, name: str, kind: str) -> Iterator[Change]:
         """Yield the likeliest specs of one kind for a parameter."""
-        from .evidence import specs_of_kind
-
         slot, trait = self.slot(name), self.trait(name)
         if slot.star or trait.refused:
             return
@@ -76,7 +74,7 @@ class Moment:
     def next_kinds(self, name: str) -> list[Spec]:
         """Return the first spec of every other kind for a parameter, likeliest first."""
         now = self.spec(name)
-        return [spec for spec in first_specs(self.slot(name), self.trait(name)) if spec.kind != now.kind or self.slot(name).star]
+        return [spec for spec in self.evidence.first_specs(self.slot(name)) if spec.kind != now.kind or self.slot(name).star]
 
 
 def has_tensors(spec: Spec) -> bool:

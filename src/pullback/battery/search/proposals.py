@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import islice
 
 from .evidence import float_values, int_values, ints_values, specs_of_kind
 from .invented import CALLABLES, MODULES
@@ -14,16 +15,20 @@ from .specs import Spec, State, within_caps
 MAX_PROPOSALS = 120
 
 
-def proposals(moment: Moment, use_messages: bool = True) -> list[State]:
-    """Return the states to try after a failed attempt, best first, without repeats."""
-    found: dict[State, None] = {}
+def proposals(moment: Moment, use_messages: bool = True) -> Iterator[State]:
+    """Yield the states to try after a failed attempt, best first, made only as they are asked for."""
+    return islice(_states(moment, use_messages), MAX_PROPOSALS)
+
+
+def _states(moment: Moment, use_messages: bool) -> Iterator[State]:
+    seen = {moment.attempt.state}
     for change in _changes(moment, use_messages):
+        if not all(within_caps(spec) for spec in change.values()):
+            continue
         state = tuple(change.get(slot.name, spec) for slot, spec in zip(moment.slots, moment.attempt.state, strict=True))
-        if state != moment.attempt.state and all(within_caps(spec) for spec in state):
-            found.setdefault(state)
-        if len(found) >= MAX_PROPOSALS:
-            break
-    return list(found)
+        if state not in seen:
+            seen.add(state)
+            yield state
 
 
 def _changes(moment: Moment, use_messages: bool) -> Iterator[Change]:
