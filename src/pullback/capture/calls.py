@@ -230,11 +230,12 @@ def _replace(owner: type, name: str, method: Callable[..., Any]) -> Callable[[],
 
 @dataclass(slots=True)
 class ForwardCall:
-    """One call of a Function's forward: its arguments without `ctx`, and what it returned, before torch wraps it."""
+    """One call of a Function's forward: its arguments without `ctx`, what it returned, before torch wraps it, and the `ctx` it belongs to."""
 
     function: type[Function]
     arguments: tuple[Any, ...]
     returned: Any = None
+    context: Any = None
 
     @property
     def outputs(self) -> tuple[Any, ...]:
@@ -250,6 +251,8 @@ def observed_forward(*functions: type[Function]) -> Iterator[list[ForwardCall]]:
     for function in dict.fromkeys(functions):
         takes_ctx = function.setup_context is Function.setup_context
         restore.append(_replace(function, "forward", _forward_observer(function, function.forward, calls, skip=int(takes_ctx))))
+        if not takes_ctx:
+            restore.append(_replace(function, "setup_context", _setup_observer(function, function.setup_context, calls)))
     try:
         yield calls
     finally:
@@ -260,9 +263,36 @@ def observed_forward(*functions: type[Function]) -> Iterator[list[ForwardCall]]:
 def _forward_observer(function: type[Function], method: Callable[..., Any], calls: list[ForwardCall], skip: int) -> Callable[..., Any]:
     @functools.wraps(method)
     def observe(*args: Any, **kwargs: Any) -> Any:
-        call = ForwardCall(function, (*args[skip:], *kwargs.values()))
+        call = ForwardCall(function, (*args[skip:], *kwargs.values()), context=args[0] if skip else None)
         call.returned = method(*args, **kwargs)
         calls.append(call)
         return call.returned
 
     return observe
+
+
+def _setup_observer(function: type[Function], method: Callable[..., Any], calls: list[ForwardCall]) -> Callable[..., Any]:
+    @functools.wraps(method)
+    def observe(ctx: Any, *args: Any, **kwargs: Any) -> Any:
+        for call in reversed(calls):
+            if call.function is function and call.context is None:
+                call.context = ctx
+                break
+        return method(ctx, *args, **kwargs)
+
+    return observe
+
+
+@contextmanager
+def replaced(function: type[Function], name: str, method: Callable[..., Any]) -> Iterator[None]:
+    """Let a Function have another static method of this name while the context is open."""
+    undo = _replace(function, name, method)
+    try:
+        yield
+    finally:
+        undo()
+
+
+def methods_of(function: type[Function]) -> list[str]:
+    """Return which of forward, setup_context, backward and vjp a Function defines."""
+    return [name for name in ("forward", "setup_context", "backward", "vjp") if getattr(function, name) is not getattr(Function, name)]

@@ -1,0 +1,125 @@
+"""Every private torch name and version test that pullback uses, each with its fallback and the version that retires it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+def transforms_active() -> Callable[[], bool]:
+    """The C test for a running torch.func transform (grad, vmap, jvp).
+
+    Fallback: none needed; `Function.apply` of every torch since 2.1 asks the same. Retire when torch has a public test.
+    """
+    import torch
+
+    return torch._C._are_functorch_transforms_active
+
+
+def forward_level() -> Any:
+    """The module whose `_current_level` is at least 0 while a forward-mode level is open.
+
+    Fallback: none; the name has been there since torch 1.11. Retire when torch.autograd.forward_ad can be asked.
+    """
+    import torch.autograd.forward_ad as forward_ad
+
+    return forward_ad
+
+
+def any_autocast() -> Callable[[], bool]:
+    """Whether autocast is on for any device.
+
+    Fallback: the CUDA and CPU states, for a torch without the private name. Retire when torch has a public test.
+    """
+    import torch
+
+    return getattr(torch._C, "_is_any_autocast_enabled", None) or (lambda: torch.is_autocast_enabled("cuda") or torch.is_autocast_enabled("cpu"))
+
+
+def c_apply(function: Any) -> Any:
+    """The C entry of `Function.apply`, bound to `function`; it skips the Python prologue that binds arguments at every call.
+
+    Fallback: none; `Function.apply` itself ends in this call. Retire when `Function.apply` no longer calls inspect.signature (pytorch#90224).
+    """
+    import torch
+
+    return super(torch.autograd.Function, function).apply  # type: ignore[misc]
+
+
+def call_under_transforms(function: Any, *args: Any) -> Any:
+    """What `Function.apply` does while a torch.func transform runs, without binding arguments.
+
+    Fallback: `function.apply`. Retire together with `c_apply`.
+    """
+    from torch._functorch.autograd_function import custom_function_call
+
+    return custom_function_call(function, *args)
+
+
+def unwrap_dead(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    """`values` without the wrappers of torch.func transforms that have ended, as torch's own operators unwrap them.
+
+    Fallback: none; `Function.apply` calls the same. Retire when saved tensors come unwrapped.
+    """
+    from torch._functorch.utils import unwrap_dead_wrappers
+
+    return unwrap_dead_wrappers(values)
+
+
+def jvp_levels() -> int:
+    """How many torch.func.jvp transforms are running.
+
+    Fallback: none; torch's own jvp calls it. Retire when a Function's setup_context can tell what it is run for.
+    """
+    from torch._C._functorch import count_jvp_interpreters
+
+    return count_jvp_interpreters()
+
+
+def outside_transforms() -> Any:
+    """A context manager in which no torch.func transform is running, for work on tensors of one's own.
+
+    Fallback: none; torch uses it where a backend compiles inside a transform. Retire when torch has a public one.
+    """
+    from torch._functorch.pyfunctorch import temporarily_clear_interpreter_stack
+
+    return temporarily_clear_interpreter_stack()
+
+
+def dispatch_mode() -> type:
+    """The base class of modes that see every operator call with its tensors.
+
+    Fallback: none; the class has been there since torch 2.0. Retire when torch exports it under a public name.
+    """
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    return TorchDispatchMode
+
+
+def fake_mode() -> Any:
+    """A new mode in which tensors have shape, dtype and device but no memory, on devices that need not exist.
+
+    Fallback: none; torch.export itself is built on it. Retire when torch exports FakeTensorMode under a public name.
+    """
+    from torch._subclasses.fake_tensor import FakeTensorMode
+
+    return FakeTensorMode(allow_non_fake_inputs=False)
+
+
+def storage_id(tensor: Any) -> int:
+    """A number that two live tensors share exactly if they share their memory; also for storages without bytes.
+
+    Fallback: the tensor's own id where it has no storage (sparse, wrappers). Retire when `UntypedStorage` can be compared and hashed.
+    """
+    try:
+        return tensor.untyped_storage()._cdata
+    except (RuntimeError, NotImplementedError):
+        return id(tensor)
+
+
+def base_of(tensor: Any) -> Any:
+    """The tensor that autograd takes `tensor` to be a view of, or None.
+
+    Fallback: none; documented but underscored. Retire when `Tensor._base` gets a public name.
+    """
+    return tensor._base

@@ -1,0 +1,166 @@
+"""What a call of a Function keeps until its backward: saved tensors, and tensors on `ctx`, through containers, objects and closures."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import textwrap
+import types
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _compat
+from .calls import Function
+
+DEPTH = 8
+_OPAQUE = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType, types.BuiltinFunctionType, torch.dtype, torch.device)
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """One tensor that lives until backward.
+
+    Args:
+        path: Where it hangs: ``"saved_tensors[0]"``, ``"ctx.cache['inv']"``.
+        name: What the author calls it: ``"noise"`` for ``ctx.save_for_backward(noise)``, else the path.
+        tensor: The tensor.
+        saved: Whether save_for_backward keeps it, so that saved-tensor hooks and version checks see it.
+    """
+
+    path: str
+    name: str
+    tensor: Tensor
+    saved: bool
+
+    @property
+    def attribute(self) -> str:
+        """The name of the ctx attribute it hangs on; empty for saved tensors."""
+        return "" if self.saved else self.path.removeprefix("ctx.").partition("[")[0].partition(".")[0].partition(" ")[0]
+
+
+def kept_by(ctx: Any, function: type[Function]) -> list[Kept]:
+    """Return every tensor that a Function's context keeps, saved ones first, each object once.
+
+    Args:
+        ctx: The context of a call whose forward has run; it is also the node of the graph.
+        function: The class.
+
+    Raises:
+        RuntimeError: if the saved tensors are gone because backward ran.
+    """
+    found: list[Kept] = []
+    tensors = tuple(ctx.saved_tensors)
+    for i, (name, tensor) in enumerate(zip(saved_names(function, len(tensors)), tensors, strict=True)):
+        if isinstance(tensor, Tensor):
+            found.append(Kept(f"saved_tensors[{i}]", name, tensor, True))
+    seen: set[int] = set()
+    for attribute, value in vars(ctx).items():
+        for path, tensor in reachable(value, f"ctx.{attribute}"):
+            if id(tensor) not in seen:
+                seen.add(id(tensor))
+                found.append(Kept(path, path, tensor, False))
+    return found
+
+
+def reachable(value: Any, path: str = "") -> Iterator[tuple[str, Tensor]]:
+    """Yield ``(path, tensor)`` for every tensor that can be reached from `value`, each once.
+
+    Looks into containers, the attributes and slots of objects, attributes set on tensors, closures, default arguments, bound methods and partials.
+    """
+    yield from _reachable(value, path, {}, DEPTH)
+
+
+def _reachable(value: Any, path: str, seen: dict[int, Any], depth: int) -> Iterator[tuple[str, Tensor]]:
+    if isinstance(value, _OPAQUE) or id(value) in seen or depth == 0:
+        return
+    seen[id(value)] = value
+    if isinstance(value, Tensor):
+        yield path, value
+    for child_path, child in _children(value, path):
+        yield from _reachable(child, child_path, seen, depth - 1)
+
+
+def _children(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, dict):
+        yield from ((f"{path}[{key!r}]" if isinstance(key, (str, int)) else f"{path}[…]", item) for key, item in list(value.items()))
+    elif isinstance(value, (list, tuple, set, frozenset)):
+        yield from ((f"{path}[{i}]", item) for i, item in enumerate(list(value)))
+    elif isinstance(value, functools.partial):
+        yield from ((f"{path}.{name}", getattr(value, name)) for name in ("func", "args", "keywords"))
+    elif isinstance(value, types.MethodType):
+        yield f"{path}.__self__", value.__self__
+        yield path, value.__func__
+    elif isinstance(value, types.FunctionType):
+        yield from closure_of(value, path)
+    else:
+        yield from _attributes(value, path)
+
+
+def closure_of(function: types.FunctionType, path: str) -> Iterator[tuple[str, Any]]:
+    """Yield what a Python function closes over and its default arguments, with readable paths."""
+    for name, cell in zip(function.__code__.co_freevars, function.__closure__ or (), strict=True):
+        try:
+            yield f"{path} (its closure's {name})", cell.cell_contents
+        except ValueError:
+            continue
+    defaults = (*(function.__defaults__ or ()), *(function.__kwdefaults__ or {}).values())
+    yield from ((f"{path} (a default argument)", default) for default in defaults)
+
+
+def _attributes(value: Any, path: str) -> Iterator[tuple[str, Any]]:
+    try:
+        attributes = dict(vars(value))
+    except TypeError:
+        attributes = {}
+    if isinstance(value, torch.nn.Module):
+        for name in ("_parameters", "_buffers", "_modules"):
+            attributes |= attributes.pop(name, {})
+    for kind in type(value).__mro__:
+        slots = kind.__dict__.get("__slots__", ())
+        for slot in (slots,) if isinstance(slots, str) else slots:
+            if slot not in ("__dict__", "__weakref__") and isinstance(slot, str):
+                attributes.setdefault(slot, getattr(value, slot, None))
+    yield from ((f"{path}.{name}", item) for name, item in attributes.items())
+
+
+def storages(tensors: Iterable[Tensor]) -> dict[int, int]:
+    """Return the bytes of every memory block that `tensors` hold, by its id; a view holds its whole block."""
+    sizes: dict[int, int] = {}
+    for tensor in tensors:
+        sizes[_compat.storage_id(tensor)] = storage_bytes(tensor)
+    return sizes
+
+
+def storage_bytes(tensor: Tensor) -> int:
+    """Return the bytes of the memory that a tensor keeps alive."""
+    try:
+        return tensor.untyped_storage().nbytes()
+    except (RuntimeError, NotImplementedError):
+        return tensor.numel() * tensor.element_size()
+
+
+def saved_names(function: type[Function], count: int) -> list[str]:
+    """Return how the author writes each of `count` saved tensors, from the call of save_for_backward; ``saved_tensors[i]`` where it cannot tell."""
+    calls = [args for args in _save_calls(function) if len(args) == count and not any(isinstance(a, ast.Starred) for a in args)]
+    written = {tuple(_short(ast.unparse(a), i) for i, a in enumerate(args)) for args in calls}
+    return list(written.pop()) if len(written) == 1 else [f"saved_tensors[{i}]" for i in range(count)]
+
+
+def _short(text: str, index: int) -> str:
+    return text if len(text) <= 40 else f"saved_tensors[{index}]"
+
+
+def _save_calls(function: type[Function]) -> Iterator[list[ast.expr]]:
+    for method in (function.forward, function.setup_context):
+        try:
+            tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(method))))
+        except (OSError, TypeError, SyntaxError):
+            continue
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "save_for_backward":
+                yield node.args
