@@ -85,6 +85,7 @@ class _State:
 
     at: str = ""
     case: int = -1
+    killed: bool = False
     said: str = ""
     broke: str = ""
     place: Location | None = None
@@ -240,7 +241,7 @@ class Worker:
         return line
 
     def _note(self, line: bytes) -> dict[str, Any] | None:
-        """Read one message and keep in mind what it says about the process; None for a line that is none."""
+        """Read one message and keep in mind what it says about the process; None for a line that is none, or that comes too late."""
         try:
             message = json.loads(line)
         except ValueError:
@@ -252,6 +253,8 @@ class Worker:
             self._drain()
         elif "pid" in message:
             self._pids.append(message["pid"])
+        elif state.killed:
+            return None
         elif "at" in message:
             state.at, state.case = message["at"], message.get("case", -1)
         elif "died" in message:
@@ -272,7 +275,7 @@ class Worker:
                 self._buffer += data
                 if len(self._buffer) > MESSAGE_LIMIT and b"\n" not in self._buffer:
                     self._buffer = b""
-                    self._kill("it wrote to the pipe of its parent")
+                    self._kill_speaker()
             else:
                 raise WorkerError(self._last_words())
 
@@ -290,19 +293,21 @@ class Worker:
         return f"a worker ended with status {status}:\n{self._state.output.text()[-4000:]}"
 
     def _kill_quiet(self, limit: float) -> None:
+        """Kill the process that runs, after it has had a moment to write down where it stands.
+
+        The signal that asks for this may end a system call in which the process hung; what it says from then on does not count.
+        """
+        self._state.killed, self._state.said = True, f"no end after {limit:g} s"
         if not self._pids:
             self._process.kill()
             return
         with contextlib.suppress(ProcessLookupError):
             os.kill(self._pids[-1], signal.SIGUSR1)
-        until = time.monotonic() + _GRACE
-        while (rest := until - time.monotonic()) > 0 and b"\n" not in self._buffer:
-            self._read(rest)
-        self._kill(f"no end after {limit:g} s")
+        time.sleep(_GRACE)
+        _kill_group(self._pids[-1])
 
-    def _kill(self, why: str) -> None:
-        self._state.said = why
-        self._state.broke = ""
+    def _kill_speaker(self) -> None:
+        self._state.killed, self._state.said = True, "it wrote to the pipe of its parent"
         if self._pids:
             _kill_group(self._pids[-1])
 
