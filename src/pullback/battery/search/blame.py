@@ -28,6 +28,7 @@ class Owners:
     def __init__(self, attempt: Attempt, evidence: Evidence):
         self.by_id: dict[int, str] = {}
         self.by_memory: dict[int, str] = {}
+        self.plain: dict[str, Any] = {}
         for path, value in named_arguments(attempt.args, evidence.slots):
             name = path.partition("[")[0]
             self._note(value, name)
@@ -35,16 +36,21 @@ class Owners:
                 self._note(member, name)
 
     def _note(self, value: Any, name: str) -> None:
+        if isinstance(value, (bool, int, float, str)):
+            self.plain[name] = value
         if value is None or isinstance(value, (bool, int, float, str)):
             return
         self.by_id.setdefault(id(value), name)
         if isinstance(value, torch.Tensor) and value.numel():
             self.by_memory.setdefault(value.data_ptr(), name)
 
-    def of(self, value: Any) -> str | None:
-        """Return the parameter whose argument `value` is."""
+    def of(self, value: Any, local: str) -> str | None:
+        """Return the parameter whose argument `value` is; `local` is the name it has where the failure is."""
         if id(value) in self.by_id:
             return self.by_id[id(value)]
+        if isinstance(value, (bool, int, float, str)):
+            same = [name for name, number in self.plain.items() if number is value]
+            return local if local in same else same[0] if len(same) == 1 and isinstance(value, float) else None
         if isinstance(value, torch.Tensor) and type(value) in (torch.Tensor, torch.nn.Parameter) and value.layout is torch.strided:
             return self.by_memory.get(value.data_ptr())
         return None
@@ -61,7 +67,7 @@ def _blamed_in(frame: UserFrame, owners: Owners, evidence: Evidence) -> list[str
         for name in _names(expression):
             root = name.partition(".")[0]
             value = frame.values.get(root)
-            owner = owners.of(value) if "." not in name else None
+            owner = owners.of(value, root) if "." not in name else None
             for candidate in [owner] if owner else direct.get(name, []):
                 if candidate not in found:
                     found.append(candidate)
@@ -94,10 +100,19 @@ def _failing(node: FunctionNode, frame: UserFrame) -> list[ast.AST]:
         ]
     statements = [n for n in inside if isinstance(n, ast.stmt)]
     tests = [n.test for n in reversed(statements) if isinstance(n, (ast.If, ast.While))]
-    inner = statements[-1:] if statements else []
+    inner = [_header(statements[-1])] if statements else []
     if inner and isinstance(inner[0], (ast.Raise, ast.Assert)):
         return [*inner, *tests]
     return [*exact, *inner, *tests]
+
+
+def _header(statement: ast.stmt) -> ast.AST:
+    """What fails in a compound statement is its head, else the failing statement would be one of its body."""
+    if isinstance(statement, (ast.For, ast.AsyncFor)):
+        return statement.iter
+    if isinstance(statement, (ast.If, ast.While)):
+        return statement.test
+    return statement
 
 
 def _names(expression: ast.AST) -> list[str]:

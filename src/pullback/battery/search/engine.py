@@ -15,7 +15,7 @@ from .blame import blamed
 from .evidence import Evidence
 from .guards import ensure_group
 from .moment import Moment
-from .proposals import proposals
+from .proposals import livelier, proposals
 from .quality import Quality, assess
 from .specs import State
 
@@ -148,7 +148,8 @@ class Search:
             quality = assess(attempt, self.evidence, self.evaluate, self.seed)
             if self.best is None or quality.order > self.best.quality.order:
                 self.best = Found(attempt, quality)
-            self._follow(attempt, 2.0, list(quality.suspects), use_messages=False)
+            if not quality.good:
+                self._push_some(livelier(attempt, self.evidence, list(quality.suspects)), 2.0, 0, None)
             return
         if "process group" in attempt.message and self._make_group(attempt):
             return

@@ -103,9 +103,10 @@ def first_specs(slot: Slot, trait: Trait) -> list[Spec]:
 
 
 def _star_specs(trait: Trait) -> list[Spec]:
-    one = tensor_spec(Trait(grad=True))
-    counts = [trait.members] if trait.members else []
-    return [Spec("star", items=(one,) * n) for n in (*counts, 2, 1, 3) if n not in counts or n == trait.members]
+    counts = _distinct([*([trait.members] if trait.members else []), 2, 1, 3])
+    tensors = [Spec("star", items=(tensor_spec(Trait(grad=True)),) * n) for n in counts]
+    numbers = [Spec("star", items=tuple(Spec("int", value=v) for v in values)) for values in ((1, 0), (3, 4), (-1,), (0, 2, 1))]
+    return [*numbers, *tensors] if trait.role in ("dims", "shape") else [*tensors, *numbers]
 
 
 def specs_of_kind(kind: str, slot: Slot, trait: Trait) -> list[Spec]:
@@ -135,7 +136,9 @@ def tensor_spec(trait: Trait) -> Spec:
     usual = trait.usual.get("tensor")
     rank = trait.rank if trait.rank is not None else max(trait.least, usual if isinstance(usual, int) else 0 if trait.usual.get("tensor") == 0 else 2)
     shape = default_shape(rank)
-    if trait.role == "weight":
+    if trait.shape:
+        shape = trait.shape
+    elif trait.role == "weight":
         shape = (5, 4)
     elif trait.role in ("conv3", "conv4"):
         shape = (7, 2, 2) if trait.role == "conv3" else (7, 2, 2, 3)

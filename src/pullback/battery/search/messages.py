@@ -5,6 +5,7 @@ The search works without this table, only less well, so an error that a later to
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -146,12 +147,40 @@ def _matrix_sizes(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
     yield from squared(moment, moment.tensors())
 
 
+@message("view of other size", r"shape '?\[([\d, -]*)\]'? is invalid for input of size (\d+)")
+def _view(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    sizes, had = [int(n) for n in re.findall(r"-?\d+", match[1])], int(match[2])
+    known = math.prod(size for size in sizes if size > 0)
+    for name in moment.tensors():
+        spec = moment.spec(name)
+        shape = first_shape(spec) or ()
+        if math.prod(shape) != had:
+            continue
+        if -1 not in sizes:
+            yield {name: reshaped(spec, (known,))}
+            yield {name: reshaped(spec, tuple(sizes))}
+        yield {name: reshaped(spec, (*shape[:-1], known))}
+        yield {name: reshaped(spec, (known, *shape[1:]))}
+    for name in moment.suspects:
+        spec = moment.spec(name)
+        if spec.kind == "ints":
+            yield from ({name: spec.with_(value=shape)} for shape in ((had,), (-1,)))
+
+
+@message("number of elements", r"(\w+) to be (\d)-dimensional with (\d+) elements|(\w+) (?:should|to) (?:contain|have) (\d+) elements")
+def _elements(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    count = int(match[3] or match[5])
+    named = match[1] or match[4]
+    for name in dict.fromkeys([*([named] if named in moment.evidence.traits else []), *moment.tensors()]):
+        yield {name: reshaped(moment.spec(name), (count,))}
+
+
 @message(
     "shape does not fit",
     r"shape '?\[[^\]]*\]'? is invalid|cannot be broadcast|doesn't match the broadcast shape|must match (?:the )?(?:existing )?(?:size|"
     r"shape)|mismatch|inconsistent|same (?:size|shape|number)|"
     r"not broadcastable|shapes? .*(?:differ|not equal|must be equal)|expected (?:size|shape|input)|to have (?:size|shape|\d+)|"
-    r"sizes provided|number of sizes|do(?:es)? not match",
+    r"sizes provided|number of sizes|do(?:es)? not match|incompatible",
 )
 def _does_not_fit(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
     numbers = [int(n) for n in re.findall(r"\d+", moment.attempt.message)][:8]
@@ -217,6 +246,27 @@ def _wrong_rank(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
         word = next(g for g in found.groups() if g)
         rank = _WORDS.get(word.lower()) or (int(word) if word.isdigit() else 2)
         yield from to_rank(moment, moment.tensors(), rank)
+    yield from _neighbour_ranks(moment)
+
+
+def _neighbour_ranks(moment: Moment) -> Iterator[Change]:
+    """The tensor that the message speaks of may be a view of an argument, with dimensions added or dropped on the way."""
+    for name in moment.tensors():
+        rank = len(first_shape(moment.spec(name)) or ())
+        for near in (rank + 1, rank - 1):
+            yield from to_rank(moment, [name], near)
+
+
+@message("fewer sizes than dimensions", r"number of sizes provided|repeat dims can ?not be smaller|number of dims don't match|dims? .*does not match")
+def _fewer_sizes(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    for name in moment.tensors():
+        rank = len(first_shape(moment.spec(name)) or ())
+        for near in (rank - 1, rank + 1):
+            yield from to_rank(moment, [name], near)
+    for name in moment.suspects:
+        spec = moment.spec(name)
+        if spec.kind == "star" and all(item.kind == "int" for item in spec.items):
+            yield from ({name: spec.with_(items=tuple(Spec("int", value=v) for v in values))} for values in ((1, 0), (0, 2, 1), (2, 0, 1), (0,)))
 
 
 @message(
@@ -225,7 +275,7 @@ def _wrong_rank(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
     r"integer (?:tensor|type)|index tensor",
 )
 def _index_wanted(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
-    for name in moment.suspects:
+    for name in sorted(moment.suspects, key=lambda name: -moment.trait(name).scores.get("index", 0.0)):
         spec = moment.spec(name)
         shape = first_shape(spec)
         if spec.kind == "index":
@@ -341,6 +391,10 @@ def _argument(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
     wanted = (match[2] or "").lower()
     kinds = [kind for word, kind in _TYPES if word in wanted] or ["tensor", "int", "ints", "float"]
     names = [match[1]] if match[1] in moment.evidence.traits else moment.suspects
+    for name in names:
+        spec = moment.spec(name)
+        if spec.kind == "star" and "ints" in kinds:
+            yield from ({name: spec.with_(items=tuple(Spec("int", value=v) for v in values))} for values in ((1, 0), (3, 4), (0, 2, 1), (-1,)))
     for kind in dict.fromkeys([*kinds, *(("index", "mask") if "tensor" in kinds[:1] else ())]):
         for name in names:
             if moment.spec(name).kind != kind:
@@ -435,6 +489,8 @@ def _not_finite(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
 def _nothing_differentiable(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
     for slot in moment.slots:
         spec = moment.spec(slot.name)
+        if spec.kind == "star" and not any(item.differentiable for item in spec.items):
+            yield {slot.name: spec.with_(items=(tensor(3, 4),) * max(1, len(spec.items)))}
         if spec.kind in ("tensor", "star", "tensors") and not spec.differentiable:
             yield {slot.name: on_tensors(spec, lambda one: one.with_(grad=True) if one.kind == "tensor" else one)}
         if not slot.star and spec.kind != "tensor":

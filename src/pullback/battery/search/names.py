@@ -19,7 +19,7 @@ tensor 0.7 - - : .*(input|tensor|inp|feature|activation|logit|hidden|query|key|v
 tensor 0.7 - - : .*(potential|membrane|mem|spike|residual|state|grad).*
 tensors 0.5 - - : (xs|inputs|tensors|tensor_list|params|parameters|args)
 tensor 0.8 - - : .*(weight|kernel|matrix)|w\d?|wt
-tensor 0.4 - 1 : .*bias|b\d?|beta|gamma
+tensor 0.4 - 1 : .*bias|b|beta|gamma|running_mean|running_var|mean|rstd|invstd
 tensor 0.6 - 2 : (A|M|mat|matrix|K|L|S|P|C|Q|R|X|Y|W|H)\d?
 tensor 0.5 spd 2 : .*(cov|covariance|precision|spd|psd|gram)\d?
 index 1.0 - - : .*(index|indices|idx|inds|perm|permutation|assignment|edge_index|segment_ids?|group_ids?|positions?|pos_ids?)
@@ -35,8 +35,8 @@ int 0.8 - - : (bitwidth|order|rank|world_size|degree|depth|T|stride|padding|kern
 float 1.0 - 0.001 : (eps|epsilon|.*_eps)
 float 0.6 - 0.3 : (p|prob|rate|drop.*|dropout_p|keep_prob)
 float 0.8 - 0.7 : (momentum|decay|tau|temperature|temp|lr|learning_rate)
-float 0.5 - -0.8 : (min.*|lo|low|lower|lower_bound|.*_min|left)
-float 0.5 - 0.9 : (max.*|hi|high|upper|upper_bound|.*_max|right|clip.*|bound|limit)
+float 0.5 - -0.8 : (min.*|lo|low|lower|lower_bound|.*_min|left|q?n|thd_neg|qmin|.*_neg)
+float 0.5 - 0.9 : (max.*|hi|high|upper|upper_bound|.*_max|right|clip.*|bound|limit|q?p|thd_pos|qmax|.*_pos)
 float 0.7 - 0.7 : (alpha|beta|gamma|lambda_?|lambd|lam|lmbda|lamb|coeff?|coeffs|strength|weight|factor|.*_factor|scale|scaling|slope)
 float 0.7 - 0.7 : (negative_slope|sigma|width|delta|margin|threshold|thresh|thre|thr|v_?th.*|theta|const|constant|gain|sharpness|damp.*|ratio)
 float 0.7 - 0.7 : (steepness|power|exponent|reg)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import islice
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
 
-from .evidence import float_values, int_values, ints_values, specs_of_kind
+from .attempt import Attempt
+from .evidence import Evidence, float_values, int_values, ints_values, specs_of_kind
 from .invented import CALLABLES, MODULES
 from .messages import changes_for
 from .moment import Change, Moment, has_tensors
@@ -17,12 +18,12 @@ MAX_PROPOSALS = 120
 
 def proposals(moment: Moment, use_messages: bool = True) -> Iterator[State]:
     """Yield the states to try after a failed attempt, best first, made only as they are asked for."""
-    return islice(_states(moment, use_messages), MAX_PROPOSALS)
+    return islice(_new_states(moment, _changes(moment, use_messages)), MAX_PROPOSALS)
 
 
-def _states(moment: Moment, use_messages: bool) -> Iterator[State]:
+def _new_states(moment: Moment, changes: Iterable[Change]) -> Iterator[State]:
     seen = {moment.attempt.state}
-    for change in _changes(moment, use_messages):
+    for change in changes:
         if not all(within_caps(spec) for spec in change.values()):
             continue
         state = tuple(change.get(slot.name, spec) for slot, spec in zip(moment.slots, moment.attempt.state, strict=True))
@@ -44,6 +45,25 @@ def _changes(moment: Moment, use_messages: bool) -> Iterator[Change]:
     yield from _all_at_rank(moment)
     yield from _other_values(moment, rest)
     yield from pool(moment, rest)
+
+
+def livelier(attempt: Attempt, evidence: Evidence, names: list[str]) -> Iterator[State]:
+    """Yield states to try after a sample that runs but is degenerate: other values first, those of the suspects before those of the rest."""
+    moment = Moment(attempt, evidence, names)
+    every = [*names, *(slot.name for slot in moment.slots if slot.name not in names)]
+    found = chain(_other_numbers(moment, every), _other_values(moment, every), _changes(moment, False))
+    return islice(_new_states(moment, found), MAX_PROPOSALS)
+
+
+def _other_numbers(moment: Moment, names: list[str]) -> Iterator[Change]:
+    for name in names:
+        spec = moment.spec(name)
+        if spec.kind == "int":
+            yield from ({name: Spec("float", value=value)} for value in (0.7, 0.3))
+        elif spec.kind == "float":
+            yield from ({name: Spec("float", value=value)} for value in (-0.8, 0.9, 2.5) if value != spec.value)
+        elif spec.kind == "tensor":
+            yield from ({name: spec.with_(draw=draw)} for draw in ("positive", "wide") if draw != spec.draw)
 
 
 def _other_kinds(moment: Moment, names: list[str], count: int) -> Iterator[Change]:

@@ -70,7 +70,7 @@ roll diff fft rfft irfft : tensor int dim
 flatten transpose : tensor dim dim
 select : tensor dim int
 narrow : tensor dim int int
-clamp clamp_ clip : tensor numeric numeric
+clamp clamp_ clip : tensor lower upper
 pow mul add sub div float_power : tensor numeric
 leaky_relu elu full_like : tensor float
 softplus hardtanh threshold : tensor float float
@@ -165,9 +165,11 @@ def note_role(trait: Trait | None, role: str, weight: float) -> None:
         trait.score("index", 2.5 * weight)
     elif role == "mask":
         trait.score("mask", 1.6 * weight)
-    elif role == "numeric":
+    elif role in ("numeric", "lower", "upper"):
         trait.score("float", 0.5 * weight)
         trait.score("tensor", 0.4 * weight)
+        if role != "numeric":
+            trait.usual["float"] = -0.8 if role == "lower" else 0.9
     elif role in ("shape", "dims", "ints"):
         trait.score("ints", 1.6 * weight)
         trait.score("int", 0.9 * weight)

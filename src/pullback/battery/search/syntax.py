@@ -7,7 +7,7 @@ import functools
 import inspect
 import linecache
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
@@ -141,9 +141,14 @@ def tree_of(function: Any) -> FunctionNode | None:
     return tree.body[0]
 
 
-def helper_named(name: str, namespace: dict[str, Any]) -> FunctionNode | None:
-    """Return the syntax tree of a helper in the module's globals, None for classes, builtins and functions of torch."""
-    value = plain(namespace.get(name))
+def helper_of(expression: ast.expr, namespace: Mapping[str, Any]) -> FunctionNode | None:
+    """Return the syntax tree of a helper: a function of the module, ``Class.method`` or ``module.function``; None for anything of torch."""
+    if isinstance(expression, ast.Name):
+        value = plain(namespace.get(expression.id))
+    elif isinstance(expression, ast.Attribute) and isinstance(expression.value, ast.Name):
+        value = plain(inspect.getattr_static(namespace.get(expression.value.id), expression.attr, None))
+    else:
+        return None
     if not isinstance(value, FunctionType) or str(value.__module__).split(".")[0] == "torch":
         return None
     return tree_of(value)

@@ -27,6 +27,8 @@ class Trait:
         members: Number of members where the code unpacks a list.
         arity: Most arguments it is called with.
         refused: Why no value may be invented.
+        role: The most telling role it has in a call: dim, weight, shape, ...
+        shape: Its sizes where the code states them.
         steering: Whether the code branches on it.
     """
 
@@ -46,6 +48,7 @@ class Trait:
     refused: str = ""
     steering: bool = False
     role: str = ""
+    shape: tuple[int, ...] = ()
 
     def score(self, kind: str, weight: float) -> None:
         """Add `weight` to a kind."""

@@ -7,10 +7,12 @@ from collections.abc import Mapping
 from typing import Any
 
 from .roles import ATTRIBUTE_KINDS, FUNCTION_ROLES, METHOD_KINDS, PASS_THROUGH, REFUSED_CALLS, note_role
-from .syntax import FunctionNode, FunctionSource, context_name, helper_named, own_nodes, parameter_names
+from .syntax import FunctionNode, FunctionSource, context_name, helper_of, own_nodes, parameter_names
 from .traits import Trait
 
 HELPER_DEPTH = 2
+EINSUM_SIZES = (3, 4, 5, 2, 6, 7)
+VIEWS = frozenset("unsqueeze squeeze expand expand_as view reshape flatten clamp long int t transpose repeat".split())  # noqa: SIM905
 
 
 class Uses(ast.NodeVisitor):
@@ -48,6 +50,12 @@ class Uses(ast.NodeVisitor):
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PASS_THROUGH:
             return self.who(node.func.value)
         return None
+
+    def about(self, node: ast.AST | None) -> str | None:
+        """Return the parameter that an expression is a view or a simple function of, as ``index.unsqueeze(1).expand(-1, d)`` is of ``index``."""
+        while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in VIEWS:
+            node = node.func.value
+        return self.who(node)
 
     def trait(self, node: ast.AST | None) -> Trait | None:
         """Return the evidence of the parameter that an expression stands for."""
@@ -144,8 +152,10 @@ class Uses(ast.NodeVisitor):
         if isinstance(function, ast.Attribute) and (trait := self.trait(function.value)) is not None:
             self._note_method(trait, name, node)
         self._note_arguments(node, name)
-        if isinstance(function, ast.Name) and self.depth > 0:
-            self._follow(node, function.id)
+        if name == "einsum":
+            self._note_einsum(node)
+        if self.depth > 0:
+            self._follow(node)
 
     def _refuse(self, node: ast.Call, name: str) -> None:
         for argument in node.args:
@@ -186,7 +196,10 @@ class Uses(ast.NodeVisitor):
             arguments = [node.func.value, *arguments]
         for i, argument in enumerate(arguments):
             role = roles[min(i, len(roles) - 1)] if roles[-1] == "shape" else roles[i] if i < len(roles) else ""
-            note_role(self.trait(argument.value if isinstance(argument, ast.Starred) else argument), role, self.weight)
+            argument = argument.value if isinstance(argument, ast.Starred) else argument
+            if role in ("index", "index1", "labels", "mask") and self.who(argument) is None and (name := self.about(argument)):
+                self.traits[name].score("mask" if role == "mask" else "index", 2.0 * self.weight)
+            note_role(self.trait(argument), role, self.weight)
         for keyword in node.keywords:
             role = {
                 "dim": "dim",
@@ -201,11 +214,25 @@ class Uses(ast.NodeVisitor):
             }
             note_role(self.trait(keyword.value), role.get(keyword.arg or "", ""), self.weight)
 
-    def _follow(self, node: ast.Call, name: str) -> None:
-        if name == "isinstance" and len(node.args) == 2:
+    def _note_einsum(self, node: ast.Call) -> None:
+        equation = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
+        if not isinstance(equation, str) or "." in equation:
+            return
+        operands = equation.replace(" ", "").partition("->")[0].split(",")
+        letters = list(dict.fromkeys(letter for operand in operands for letter in operand))
+        sizes = dict(zip(letters, EINSUM_SIZES, strict=False))
+        for operand, argument in zip(operands, node.args[1:], strict=False):
+            if (trait := self.trait(argument)) is not None and len(letters) <= len(EINSUM_SIZES):
+                trait.score("tensor", 1.5 * self.weight)
+                trait.see_rank(len(operand))
+                trait.shape = trait.shape or tuple(sizes[letter] for letter in operand)
+
+    def _follow(self, node: ast.Call) -> None:
+        function = node.func
+        if isinstance(function, ast.Name) and function.id == "isinstance" and len(node.args) == 2:
             self._note_isinstance(node)
             return
-        helper = helper_named(name, dict(self.namespace)) if name in self.namespace else None
+        helper = helper_of(function, self.namespace)
         if helper is None:
             return
         inner: dict[str, str] = {}
