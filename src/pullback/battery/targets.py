@@ -54,6 +54,8 @@ def parse_targets(specs: Sequence[str]) -> list[Target]:
 
 
 def _targets(base: str, *, whole: bool) -> list[Target]:
+    if not base:
+        raise TargetError("a target is empty; name a file or a module")
     path = Path(base)
     if path.is_dir():
         return _nothing_named(base, [Target(str(p), str(p.resolve())) for p in _promising(path)])
