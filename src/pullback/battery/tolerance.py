@@ -22,6 +22,9 @@ SKETCH_STEP = 2.0**-17
 SHARP = 1e-7
 """The first pass only decides where its tolerance is at most this part of the compared number; elsewhere the careful test does."""
 
+NARROW = 4 * 2.0**-23
+"""Relative error of a float64 gradient that was computed in float32: some roundings of 2^-24 each."""
+
 
 def eps(dtype: torch.dtype) -> float:
     """Return the machine epsilon of a floating or complex dtype."""

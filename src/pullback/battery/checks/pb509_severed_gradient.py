@@ -20,8 +20,8 @@ class SeveredGradient(Check):
         What feeds that input never trains, and no error says so.
 
     How it is measured:
-        backward returns None for the input, or no output is connected to the graph, although moving the input moves an output smoothly. An input that the
-        sample leaves without requires_grad but that is named like a parameter (weight, bias, gamma, ...) is tried with requires_grad as well.
+        backward returns None for the input, or no output is connected to the graph, although moving the input moves an output smoothly. An input
+        that the sample leaves without requires_grad but that is named like a parameter (weight, bias, gamma, ...) is tried with requires_grad as well.
 
     Example:
         ``return grad_x, None`` for ``forward(ctx, x, weight)``; ``x.detach()`` before the op.
@@ -30,8 +30,8 @@ class SeveredGradient(Check):
         Return the gradient. For an input that is never differentiated say so: ``static=("target",)`` in the declaration.
 
     Limits:
-        An error only where the caller asked for that gradient (a given tensor requires grad); where the search only guessed that, a note. An output marked
-        non-differentiable beside others that are not is a note: it may be meant.
+        An error only where the caller asked for that gradient (a given tensor requires grad); where the search only guessed that, a note. An
+        output marked non-differentiable beside others that are not is a note: it may be meant.
     """
 
     code = "PB509"
@@ -112,7 +112,7 @@ class SeveredGradient(Check):
                     evidence=[Evidence(f"with {leaf.path}.requires_grad_()", got="None", expected=f"a gradient for {leaf.path}")],
                     cause=f"backward always returns None in the place of {leaf.path}",
                     certain=True,
-                    fix=f"Return the gradient of {leaf.path} where ctx.needs_input_grad asks for it, or declare static=({leaf.path!r},) with a reason.",
+                    fix=f"Return the gradient of {leaf.path} where it is needed, or declare static=({leaf.path!r},) with a reason.",
                     path=leaf.path,
                 )
 

@@ -1,0 +1,41 @@
+"""Recognise ops that compute in fewer digits than their inputs have."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import _compat
+from .evaluate import Evaluator, UserCodeError, differentiable, random_like
+
+
+class _NarrowSeen(_compat.dispatch_mode()):  # type: ignore[misc]
+    """Notes whether any operator returns a floating tensor narrower than float64."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if not self.seen:
+            self.seen = any(isinstance(t, Tensor) and differentiable(t) and t.dtype not in (torch.float64, torch.complex128) for t in _leaves(result))
+        return result
+
+
+def _leaves(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else list(value) if isinstance(value, tuple) else [value]
+
+
+def narrow_inside(evaluator: Evaluator) -> bool:
+    """Return whether a call on float64 inputs makes narrower floating tensors on its way, in forward or backward."""
+    generator = torch.Generator().manual_seed(0)
+    with _NarrowSeen() as mode:
+        try:
+            outcome = evaluator.forward()
+            evaluator.vjp(outcome, [random_like(y, generator, (1.0,)) for y in outcome.live])
+        except UserCodeError:
+            return False
+    return mode.seen

@@ -1,0 +1,85 @@
+"""Special values: where formulas break though they hold at random points (zeros, ties, bounds, the numbers among the arguments)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from .. import trees
+from . import numeric
+from .evaluate import Evaluator
+
+LARGEST_NUMBER = 1e6
+NUMBERS = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One choice of values for a single input.
+
+    Args:
+        path: The input.
+        name: What is special, in words: ``"some entries exactly lo = -4"``.
+        value: The input's value.
+    """
+
+    path: str
+    name: str
+    value: Tensor
+
+
+def numbers_among(evaluator: Evaluator) -> dict[str, float]:
+    """Return the finite numbers among the arguments by path: ints, floats (not bools) and real tensors of one element that are not differentiated."""
+    found: dict[str, float] = {}
+    for name, argument in evaluator.named:
+        for path, leaf in trees.leaves(argument, name):
+            if isinstance(leaf, Tensor):
+                small = leaf.numel() == 1 and not leaf.is_complex() and leaf.dtype is not torch.bool and leaf.layout is torch.strided
+                value = float(leaf.detach()) if small else None
+            else:
+                value = float(leaf) if isinstance(leaf, (int, float)) and not isinstance(leaf, bool) else None
+            if value is not None and abs(value) <= LARGEST_NUMBER:
+                found[path] = value
+    return found
+
+
+def special_points(evaluator: Evaluator) -> Iterator[Point]:
+    """Yield special values for every differentiated input of more than no elements, one input at a time.
+
+    Only part of the entries is replaced, so that special and ordinary entries meet; ordinary entries keep the values of the sample.
+    """
+    numbers = numbers_among(evaluator)
+    for leaf in evaluator.wanted:
+        x = leaf.template
+        if x.numel() == 0:
+            continue
+        yield Point(leaf.path, "one entry exactly 0", _replaced(x, 0.0, slice(0, 1)))
+        yield Point(leaf.path, "every second entry exactly 0", _replaced(x, 0.0, slice(0, None, 2)))
+        yield Point(leaf.path, "every entry exactly 0", torch.zeros_like(x))
+        if x.numel() > 1 and not x.is_complex():
+            yield Point(leaf.path, "equal entries", _replaced(x, float(x.reshape(-1)[0].detach()), slice(0, None, 2)))
+            yield Point(leaf.path, "every entry equal", torch.full_like(x, float(x.reshape(-1)[-1].detach())))
+        if x.is_complex():
+            continue
+        for path, value in list(numbers.items())[:NUMBERS]:
+            if path != leaf.path and value != 0:
+                yield Point(leaf.path, f"some entries exactly {path} = {value:g}, some beside it", around(x, value))
+
+
+def around(x: Tensor, value: float) -> Tensor:
+    """Return `x` with its entries replaced in turn by `value`, a step above, itself, and a step below."""
+    step = max(abs(value), numeric.scale_of(x)) / 8
+    flat = x.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
+    for offset, (start, new) in enumerate(((0, value), (2, value + step), (3, value - step))):
+        if offset == 0 or flat.numel() > start:
+            flat[start::4] = new
+    return flat.reshape(x.shape)
+
+
+def _replaced(x: Tensor, value: float, where: slice) -> Tensor:
+    flat = x.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
+    flat[where] = value
+    return flat.reshape(x.shape)

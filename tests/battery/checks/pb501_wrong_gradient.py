@@ -1,0 +1,215 @@
+"""Kills and spares of PB501."""
+
+import numpy as np
+import torch
+from torch.autograd.function import once_differentiable
+
+import pullback as pb
+
+
+class DropsFactor(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, dy):
+        return 2 * dy
+
+
+class SwapsOperands(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return a * b.exp()
+
+    @staticmethod
+    def backward(ctx, dy):
+        a, b = ctx.saved_tensors
+        return dy * a * b.exp(), dy * b.exp()
+
+
+class WrongSecondOutput(torch.autograd.Function):
+    @staticmethod
+    def forward(x, n):
+        return x.sin(), x**n
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, ctx.n = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx, dy, dz):
+        (x,) = ctx.saved_tensors
+        return dy * x.cos() + dz * x ** (ctx.n - 1), None
+
+
+class NumpyTanh(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.from_numpy(np.tanh(x.detach().numpy()))
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        (y,) = ctx.saved_tensors
+        return dy * (1 - y)
+
+
+class RightNumpyTanh(NumpyTanh):
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        (y,) = ctx.saved_tensors
+        return dy * (1 - y * y)
+
+
+class MeanAsSum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, bias=None):
+        ctx.shape = x.shape
+        ctx.biased = bias is not None
+        return x.mean(0) + (0 if bias is None else bias)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy.expand(ctx.shape), dy if ctx.biased else None
+
+
+class Kinks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.abs(), x.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx, dy, dz):
+        (x,) = ctx.saved_tensors
+        return dy * x.sign() + dz * (x > 0)
+
+
+class SinglePrecisionInside(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.float().sin().to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return dy * x.float().cos().to(x.dtype)
+
+
+class SinglePrecisionFactor(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, slope):
+        ctx.save_for_backward(x)
+        ctx.slope = slope
+        return torch.where(x > 0, x, slope * x)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return dy * torch.where(x > 0, 1.0, ctx.slope), None
+
+
+class Noise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, p):
+        mask = torch.rand_like(x) > p
+        ctx.save_for_backward(mask)
+        ctx.p = p
+        return x * mask / (1 - p)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (mask,) = ctx.saved_tensors
+        return dy * mask / (1 - ctx.p), None
+
+
+class ForgetsToScale(Noise):
+    @staticmethod
+    def backward(ctx, dy):
+        (mask,) = ctx.saved_tensors
+        return dy * mask, None
+
+
+class AddsInPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.mark_dirty(x)
+        return x.add_(y, alpha=3)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy, dy * 3
+
+
+class ForgetsAlpha(AddsInPlace):
+    @staticmethod
+    def backward(ctx, dy):
+        return dy, dy
+
+
+class Total(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, *parts):
+        return sum(part * (i + 1) for i, part in enumerate(parts))
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy, 2 * dy, 3 * dy
+
+
+class SameWeights(Total):
+    @staticmethod
+    def backward(ctx, dy):
+        return dy, dy, dy
+
+
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        y = x * w
+        return y, y * 1, torch.arange(3)
+
+    @staticmethod
+    def backward(ctx, dy, dz, _):
+        x, w = ctx.saved_tensors
+        return (dy + dz) * w, (dy + dz) * x
+
+
+def x(*shape, dtype=torch.float64):
+    return torch.randn(shape, dtype=dtype, requires_grad=True)
+
+
+kills = [
+    pb.case(DropsFactor, x(3, 4)),
+    pb.case(DropsFactor, x()),
+    pb.case(DropsFactor, x(5, dtype=torch.float32)),
+    pb.case(SwapsOperands, x(4), x(4)),
+    pb.case(WrongSecondOutput, x(4), 3),
+    pb.case(NumpyTanh, x(4)),
+    pb.case(MeanAsSum, x(5, 3), x(3)),
+    pb.case(MeanAsSum, x(5, 3)),
+    pb.case(ForgetsToScale, x(20), 0.25),
+    pb.case(ForgetsAlpha, x(3), x(3)),
+    pb.case(SameWeights, x(3), x(3), x(3)),
+]
+spares = [
+    pb.case(RightNumpyTanh, x(4)),
+    pb.case(Kinks, x(3, 4)),
+    pb.case(Kinks, torch.zeros(3, dtype=torch.float64, requires_grad=True)),
+    pb.case(Kinks, x(0)),
+    pb.case(SinglePrecisionInside, x(8)),
+    pb.case(SinglePrecisionFactor, x(4, 5), 0.1),
+    pb.case(Noise, x(20), 0.25),
+    pb.case(AddsInPlace, x(3), x(3)),
+    pb.case(Total, x(3), x(3), x(3)),
+    pb.case(Twice, x(3), x(3)),
+]

@@ -1,0 +1,107 @@
+"""Kills and spares of PB503."""
+
+import torch
+
+import pullback as pb
+
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, dy):
+        return 2 * dy
+
+
+class Magnitude(Double):
+    @staticmethod
+    def backward(ctx, dy):
+        return 2 * dy.abs()
+
+
+class Clipped(Double):
+    @staticmethod
+    def backward(ctx, dy):
+        return (2 * dy).clamp(-5, 5)
+
+
+class Signs(Double):
+    @staticmethod
+    def backward(ctx, dy):
+        return 2 * dy.sign()
+
+
+class Normalised(Double):
+    @staticmethod
+    def backward(ctx, dy):
+        return 2 * dy / dy.norm().clamp(min=1e-12)
+
+
+class Masked(torch.autograd.Function):
+    @staticmethod
+    def forward(x, w):
+        return x * w, x + w
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, dy, dz):
+        x, w = ctx.saved_tensors
+        return dy * w + dz, torch.where(dz > 0, dy * x + dz, 0)
+
+
+class RightPair(Masked):
+    @staticmethod
+    def backward(ctx, dy, dz):
+        x, w = ctx.saved_tensors
+        return dy * w + dz, dy * x + dz
+
+
+class AddsOne(Double):
+    @staticmethod
+    def backward(ctx, dy):
+        return 2 * dy + 1
+
+
+class FastPathForZeros(Double):
+    @staticmethod
+    def backward(ctx, dy):
+        if not dy.any():
+            return torch.zeros_like(dy)
+        return dy + dy
+
+
+class ClippedIdentity(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.view_as(x).clone()
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy.clamp(-1, 1)
+
+
+def x(*shape, dtype=torch.float64):
+    return torch.randn(shape, dtype=dtype, requires_grad=True)
+
+
+kills = [
+    pb.case(Magnitude, x(3, 4)),
+    pb.case(Clipped, x(4)),
+    pb.case(Signs, x(4)),
+    pb.case(Normalised, x(4)),
+    pb.case(Masked, x(4), x(4)),
+    pb.case(AddsOne, x(4, dtype=torch.float32)),
+    pb.case(ClippedIdentity, x(4)),
+]
+spares = [
+    pb.case(RightPair, x(4), x(4)),
+    pb.case(FastPathForZeros, x(4)),
+    pb.case(Double, x(4, dtype=torch.bfloat16)),
+    pb.case(Double, x(4, dtype=torch.complex128)),
+    pb.case(ClippedIdentity, x(4)).declare(exact=False, linear=False, reason="gradient clipping"),
+]

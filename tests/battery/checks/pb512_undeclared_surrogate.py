@@ -1,0 +1,98 @@
+"""Kills and spares of PB512."""
+
+import torch
+
+import pullback as pb
+
+
+class RoundThrough(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.round()
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy
+
+
+class Spike(torch.autograd.Function):
+    @staticmethod
+    def forward(x, threshold):
+        return (x > threshold).to(x.dtype)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, ctx.threshold = inputs
+        ctx.save_for_backward(x)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return dy / (1 + (x - ctx.threshold).square()), None
+
+
+class Reversal(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, strength):
+        ctx.strength = strength
+        return x.view_as(x).clone()
+
+    @staticmethod
+    def backward(ctx, dy):
+        return -ctx.strength * dy, None
+
+
+class FakeQuant(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(x, scale)
+        return (x / scale).round() * scale
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, scale = ctx.saved_tensors
+        return dy, (dy * ((x / scale).round() - x / scale)).sum()
+
+
+class Identity(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy
+
+
+class Sign(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.sign()
+
+    @staticmethod
+    def backward(ctx, dy):
+        return torch.zeros_like(dy)
+
+
+def x(*shape):
+    return torch.randn(shape, dtype=torch.float64, requires_grad=True)
+
+
+def scale():
+    return torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+
+
+kills = [
+    pb.case(RoundThrough, x(3, 4)),
+    pb.case(Spike, x(6), 0.5),
+    pb.case(Reversal, x(4), 0.1),
+    pb.case(FakeQuant, x(6), scale()),
+]
+spares = [
+    pb.case(RoundThrough, x(3, 4)),
+    pb.case(Spike, x(6), 0.5),
+    pb.case(FakeQuant, x(6), scale()),
+    pb.case(Identity, x(4)),
+    pb.case(Sign, x(4)),
+    pb.case(RoundThrough, x(4)).declare(exact=False, reason="straight-through estimator"),
+]
