@@ -123,3 +123,33 @@ def base_of(tensor: Any) -> Any:
     Fallback: none; documented but underscored. Retire when `Tensor._base` gets a public name.
     """
     return tensor._base
+
+
+def negative_view(tensor: Any) -> Any:
+    """The negative of `tensor` as a view of its memory with the negative bit set, as the imaginary part of a lazy conjugate has it.
+
+    Fallback: none; documented but underscored. Retire when torch exports it under a public name.
+    """
+    import torch
+
+    return torch._neg_view(tensor)
+
+
+def undefined_gradient() -> Any:
+    """A new identity op of one tensor whose backward hands on an undefined gradient, as a consumer does that returns None.
+
+    Fallback: none; torch's own battery uses it. Retire when torch exports it under a public name.
+    """
+    import torch
+
+    return torch._C._functions.UndefinedGrad()  # type: ignore[attr-defined]
+
+
+def constant_result(function: Any) -> Any:
+    """`function`, which dynamo calls while it traces instead of looking into it: torch.compiler.assume_constant_result without importing dynamo (1.1
+    s).
+
+    Fallback: torch.compiler.assume_constant_result itself. Retire when that no longer imports dynamo.
+    """
+    function._dynamo_marked_constant = True
+    return function

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from .. import _compat
 from .evaluate import UserCodeError
 
 
@@ -23,11 +24,13 @@ class Layout:
         name: In words: ``"transposed"``.
         apply: Returns the same values in this layout, in memory of its own.
         values: Adapts values to what the layout can hold (an expanded one repeats its first row); the identity for most.
+        lazy: Whether the memory holds other values, with a conjugation or negation pending.
     """
 
     name: str
     apply: Callable[[Tensor], Tensor]
     values: Callable[[Tensor], Tensor] = _unchanged
+    lazy: bool = False
 
     def describe(self, tensors: Sequence[Tensor]) -> str:
         """Return the layout with shape and strides of the largest tensor: ``"transposed [8, 64] strides (1, 8)"``."""
@@ -66,7 +69,19 @@ def expanded_rows(t: Tensor) -> Tensor:
 
 
 def channels_last(t: Tensor) -> Tensor:
-    return t.contiguous(memory_format=torch.channels_last) if t.dim() == 4 else t.clone()
+    """Return `t` with its second dimension innermost, for images and volumes: what cuDNN and compilers prefer."""
+    formats = {4: torch.channels_last, 5: torch.channels_last_3d}
+    return t.clone(memory_format=formats.get(t.dim(), torch.contiguous_format))
+
+
+def lazily_conjugate(t: Tensor) -> Tensor:
+    """Return `t` as the pending conjugate of what its memory holds: what the gradient of `conj()` gives."""
+    return t.conj().resolve_conj().conj() if t.is_complex() else t.clone()
+
+
+def lazily_negative(t: Tensor) -> Tensor:
+    """Return `t` as the pending negative of what its memory holds: what the gradient of `conj().imag` gives."""
+    return _compat.negative_view(t.neg()) if t.is_floating_point() else t.clone()
 
 
 def contiguous(t: Tensor) -> Tensor:
@@ -81,21 +96,23 @@ LAYOUTS = (
     Layout("sliced", sliced),
     Layout("with expanded rows,", expanded_rows, lambda t: expanded_rows(t).contiguous()),
     Layout("channels-last", channels_last),
+    Layout("with a pending conjugation,", lazily_conjugate, lazy=True),
+    Layout("with a pending negation,", lazily_negative, lazy=True),
 )
 
 
 def of_cotangents(outputs: Sequence[Tensor]) -> Iterator[Layout]:
     """Yield the layouts that differ from the outputs' own for at least one of them."""
     for layout in LAYOUTS:
-        if any(
-            (y.layout is torch.strided and y.numel() and layout.apply(layout.values(y.detach())).stride() != y.stride()) or _offset(layout, y)
-            for y in outputs
-        ):
+        if any(_differs(layout, y.detach()) for y in outputs if y.layout is torch.strided and y.numel()):
             yield layout
 
 
-def _offset(layout: Layout, y: Tensor) -> bool:
-    return layout.apply is offset and y.numel() > 0
+def _differs(layout: Layout, y: Tensor) -> bool:
+    laid_out = layout.apply(layout.values(y))
+    if laid_out.is_conj() != y.is_conj() or laid_out.is_neg() != y.is_neg():
+        return True
+    return laid_out.stride() != y.stride() or layout.apply is offset
 
 
 def refuses_format(error: UserCodeError) -> bool:

@@ -1,6 +1,8 @@
 """Kills and spares of PB604."""
 
+import numpy as np
 import torch
+from torch.autograd.function import once_differentiable
 
 import pullback as pb
 
@@ -44,9 +46,135 @@ class Reshapes(Views):
         return (3 * dy.reshape(-1)).reshape(dy.shape)
 
 
-def x(*shape):
-    return torch.randn(shape, dtype=torch.float64, requires_grad=True)
+class ChannelsLastOnly(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, dy):
+        if not dy.is_contiguous(memory_format=torch.channels_last):
+            raise RuntimeError("NHWC expected")
+        return dy * 2
 
 
-kills = [pb.case(ReadsPointer, x(3, 4)), pb.case(ReadsPointer, x(5)), pb.case(Views, x(3, 4))]
-spares = [pb.case(PacksFirst, x(3, 4)), pb.case(Reshapes, x(3, 4)), pb.case(Reshapes, x(2, 3, 2, 2)), pb.case(Reshapes, x())]
+class PackedVolumesOnly(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, dy):
+        return as_packed(dy, torch.empty(dy.shape)) * 2
+
+
+class TwoOutputsSecondByPointer(torch.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return x.sin(), x.cos()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, d_sin, d_cos):
+        (x,) = ctx.saved_tensors
+        return d_sin * x.cos() - as_packed(d_cos, x) * x.sin()
+
+
+class TwoOutputsRight(TwoOutputsSecondByPointer):
+    @staticmethod
+    def backward(ctx, d_sin, d_cos):
+        (x,) = ctx.saved_tensors
+        return d_sin * x.cos() - as_packed(d_cos.contiguous(), x) * x.sin()
+
+
+class MemoryWithoutConjugation(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, z):
+        return z * 2
+
+    @staticmethod
+    def backward(ctx, dz):
+        return torch.view_as_complex(torch.view_as_real(dz.conj() if dz.is_conj() else dz).clone()) * 2
+
+
+class ResolvesConjugation(MemoryWithoutConjugation):
+    @staticmethod
+    def backward(ctx, dz):
+        return torch.view_as_complex(torch.view_as_real(dz.resolve_conj()).clone()) * 2
+
+
+class NumpyBackward(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.tanh()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return torch.from_numpy(dy.numpy() / np.cosh(x.numpy()) ** 2)
+
+
+class SumsToNothing(torch.autograd.Function):
+    """The gradient for an expanded cotangent is zero up to rounding, in either layout."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = x.softmax(-1)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        (y,) = ctx.saved_tensors
+        return y * (dy - (y * dy).sum(-1, keepdim=True))
+
+
+class Scalar(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.shape = x.shape
+        return x.sum(), (x * 2).flatten()[0], torch.arange(3)
+
+    @staticmethod
+    def backward(ctx, d_sum, d_first, _):
+        grad = d_sum.expand(ctx.shape).clone()
+        grad.view(-1)[0] += 2 * d_first
+        return grad
+
+
+def x(*shape, dtype=torch.float64):
+    return torch.randn(shape, dtype=dtype, requires_grad=True)
+
+
+def channels_last(*shape):
+    return torch.randn(shape, dtype=torch.float64).contiguous(memory_format=torch.channels_last).requires_grad_()
+
+
+kills = [
+    pb.case(ReadsPointer, x(3, 4)),
+    pb.case(ReadsPointer, x(5)),
+    pb.case(ReadsPointer, x(3, 4, dtype=torch.float32)),
+    pb.case(Views, x(3, 4)),
+    pb.case(ChannelsLastOnly, channels_last(2, 3, 2, 2)),
+    pb.case(PackedVolumesOnly, x(2, 3, 2, 2, 2)),
+    pb.case(TwoOutputsSecondByPointer, x(3, 4)),
+    pb.case(MemoryWithoutConjugation, x(3, dtype=torch.complex128)),
+]
+spares = [
+    pb.case(PacksFirst, x(3, 4)),
+    pb.case(Reshapes, x(3, 4)),
+    pb.case(Reshapes, x(2, 3, 2, 2)),
+    pb.case(Reshapes, x()),
+    pb.case(Reshapes, x(2, 1, 3, 2, 2)),
+    pb.case(TwoOutputsRight, x(3, 4)),
+    pb.case(ResolvesConjugation, x(3, dtype=torch.complex128)),
+    pb.case(NumpyBackward, x(3, 4)),
+    pb.case(SumsToNothing, x(5, 7)),
+    pb.case(SumsToNothing, x(5, 7, dtype=torch.float32)),
+    pb.case(Scalar, x(2, 3)),
+]

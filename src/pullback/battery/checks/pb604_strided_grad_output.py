@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from ...report.finding import Evidence, Finding
 from .. import layouts, tolerance
 from ..base import Check
+from ..compare import Gap, gradient_scales, largest_gap
 from ..evaluate import Outcome, UserCodeError, copy_tensor
 from ..probe import Probe, gradient_name
 
@@ -18,18 +19,21 @@ class StridedGradOutput(Check):
     """backward is wrong, or raises, when grad_output is not laid out in memory as the output is.
 
     Why it matters:
-        The layout of grad_output is chosen by whatever follows the op: ``y.sum()`` gives an expanded one with strides 0, ``y.t()``, ``torch.cat`` and slices
-        give transposed and offset ones. A kernel that reads the pointer as if rows were packed is silently wrong.
+        The layout of grad_output is chosen by whatever follows the op: ``y.sum()`` gives an expanded one with strides 0, ``y.t()``, ``torch.cat``
+        and slices give transposed and offset ones. A kernel that reads the pointer as if rows were packed is silently wrong.
 
     How it is measured:
-        The same cotangent values are handed over transposed, sliced from a larger block, with an offset, expanded and in channels-last order; the gradients
-        must equal those for the packed one.
+        The same cotangent values are handed over packed, transposed, sliced from a larger block, with an offset, expanded, in channels-last order
+        and with pending conjugation or negation; the gradients must equal those for a grad_output that is laid out like the output.
 
     Example:
         ``kernel(grad_output.data_ptr(), ...)`` without ``.contiguous()``; ``grad_output.view(-1)``.
 
     Instead:
         ``grad_output = grad_output.contiguous()`` at the top of backward, or pass the strides to the kernel.
+
+    Limits:
+        All grad_outputs get the layout at once. A kernel that ignores a pending negation (rare) is a note.
 
     References:
         pytorch/pytorch#194719, Dao-AILab/flash-attention#355.
@@ -40,8 +44,7 @@ class StridedGradOutput(Check):
     severity = "error"
 
     def run(self, probe: Probe) -> Iterator[Finding]:
-        evaluator = probe.exact
-        outcome = evaluator.forward()
+        outcome = probe.exact.forward()
         cotangents = probe.cotangents(outcome)
         writes = probe.explained("", "PB608")
         for layout in layouts.of_cotangents(outcome.live):
@@ -51,17 +54,13 @@ class StridedGradOutput(Check):
             packed = self._gradients(probe, [copy_tensor(v, like=y) for v, y in zip(values, outcome.live, strict=True)])
             if isinstance(packed, UserCodeError):
                 continue
+            laid_out = [layout.apply(v) for v in values]
             got = self._gradients(probe, [layout.apply(v) for v in values])
-            shown = layout.describe([layout.apply(v) for v in values])
-            if isinstance(got, UserCodeError):
-                if not layouts.refuses_format(got):
-                    yield self._raises(probe, shown, got)
+            found = self._judge(probe, layout, layout.describe(laid_out), got, packed)
+            if found is not None:
+                yield found
+                if found.severity != "note":
                     return
-                continue
-            gap = _largest_gap(probe, got, packed)
-            if gap is not None:
-                yield self._wrong(probe, shown, *gap)
-                return
 
     def _gradients(self, probe: Probe, cotangents: list[Tensor]) -> list[Tensor | None] | UserCodeError:
         try:
@@ -69,6 +68,16 @@ class StridedGradOutput(Check):
             return probe.exact.vjp(outcome, cotangents)
         except UserCodeError as error:
             return error
+
+    def _judge(self, probe: Probe, layout: layouts.Layout, shown: str, got: Any, packed: list[Tensor | None]) -> Finding | None:
+        if isinstance(got, UserCodeError):
+            if layouts.refuses_format(got) or layout.lazy:
+                return None
+            return self._raises(probe, shown, got)
+        gap = largest_gap([leaf.path for leaf in probe.exact.wanted], got, packed, gradient_scales(probe))
+        if gap is None:
+            return None
+        return self._ignores_lazy_bit(probe, layout, gap) if layout.lazy else self._wrong(probe, shown, gap)
 
     def _raises(self, probe: Probe, shown: str, error: UserCodeError) -> Finding:
         return self.finding(
@@ -80,16 +89,19 @@ class StridedGradOutput(Check):
             fix="grad_output = grad_output.contiguous() (or .reshape instead of .view) at the top of backward",
         )
 
-    def _wrong(self, probe: Probe, shown: str, path: str, error: float, allowed: float) -> Finding:
+    def _wrong(self, probe: Probe, shown: str, gap: Gap) -> Finding:
         return self.finding(
             probe,
             f"{probe.backward_name} is wrong when grad_output is not contiguous",
             evidence=[
                 Evidence(
-                    f"grad_output {shown}: {gradient_name(path)} differs by {error:.1e} (tolerance {allowed:.1e}); laid out like the output: right",
-                    error=error,
-                    tolerance=allowed,
-                    why_tolerance=tolerance.WHY_LINEAR,
+                    f"grad_output {shown}: {gradient_name(gap.path)} differs by {gap.error:.1e} (tolerance {gap.allowed:.1e}); "
+                    "laid out like the output: right",
+                    gap.got,
+                    gap.expected,
+                    gap.error,
+                    gap.allowed,
+                    tolerance.WHY_ANALYTIC,
                 )
             ],
             cause="the backward ignores strides (the same values, laid out like the output, give another gradient)",
@@ -97,19 +109,15 @@ class StridedGradOutput(Check):
             fix="grad_output = grad_output.contiguous() at the top of backward",
         )
 
-
-def _largest_gap(probe: Probe, got: list[Tensor | None], expected: list[Tensor | None]) -> tuple[str, float, float] | None:
-    for leaf, a, b in zip(probe.exact.wanted, got, expected, strict=True):
-        if a is None or b is None:
-            if a is not b:
-                return leaf.path, float("inf"), 0.0
-            continue
-        if a.numel() == 0:
-            continue
-        allowed = tolerance.linear(a.dtype, float(b.detach().abs().max()), a.numel())
-        error = float(torch.nan_to_num((a - b).detach().abs(), nan=torch.inf).max())
-        if error > allowed and not torch.equal(torch.isnan(a), torch.isnan(b)):
-            return leaf.path, error, allowed
-        if error > allowed and bool(torch.isfinite(b).all()):
-            return leaf.path, error, allowed
-    return None
+    def _ignores_lazy_bit(self, probe: Probe, layout: layouts.Layout, gap: Gap) -> Finding:
+        conj = layout.apply is layouts.lazily_conjugate
+        bit, pending = ("conj", "conjugation") if conj else ("neg", "negation")
+        return self.finding(
+            probe,
+            f"{probe.backward_name} ignores the {bit} bit of grad_output",
+            severity="error" if conj else "note",
+            evidence=[Evidence(f"grad_output {layout.name}: {gradient_name(gap.path)}", gap.got, gap.expected, gap.error, gap.allowed)],
+            cause=f"memory is read without the pending {pending} (resolved, the same values are right)",
+            certain=True,
+            fix=f"grad_output = grad_output.resolve_{bit}().contiguous() before its pointer is taken",
+        )

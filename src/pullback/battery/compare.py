@@ -1,0 +1,104 @@
+"""Compare gradients of the same call under two circumstances, by input."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from . import tolerance
+from .probe import Probe
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """The largest difference between two results.
+
+    Args:
+        path: Of which input (or output).
+        error: How large; infinite where one is NaN and the other is not.
+        allowed: The tolerance.
+        got: The entry there.
+        expected: What it is under the other circumstance.
+    """
+
+    path: str
+    error: float
+    allowed: float
+    got: str
+    expected: str
+
+
+def gradient_scales(probe: Probe) -> dict[str, float]:
+    """Return the largest entry of each wanted input's gradient for random signed cotangents: what "small" means for that gradient."""
+    if "gradient_scales" not in probe.memo:
+        outcome = probe.exact.forward()
+        found = probe.exact.vjp(outcome, probe.cotangents(outcome))
+        probe.memo["gradient_scales"] = {leaf.path: _largest(g) for leaf, g in zip(probe.exact.wanted, found, strict=True)}
+    return probe.memo["gradient_scales"]
+
+
+def largest_gap(
+    paths: Iterable[str], got: Sequence[Tensor | None], expected: Sequence[Tensor | None], scales: Mapping[str, float] | None = None
+) -> Gap | None:
+    """Return the largest difference beyond tolerance, or None where the results agree.
+
+    None counts as zeros. Entries where `expected` is not finite are left out; other shapes count as an infinite difference.
+
+    Args:
+        paths: Names of the results.
+        got: Results under the changed circumstance.
+        expected: Results without the change.
+        scales: How large each result usually is, where it may vanish by cancellation.
+    """
+    scales = scales or {}
+    gaps = [g for g in (gap_between(p, a, b, scales.get(p, 0.0)) for p, a, b in zip(paths, got, expected, strict=True)) if g is not None]
+    return max(gaps, key=lambda g: g.error / g.allowed if g.allowed else float("inf")) if gaps else None
+
+
+def gap_between(path: str, got: Tensor | None, expected: Tensor | None, usual: float = 0.0) -> Gap | None:
+    """Return the difference between two results, or None where they agree to half the digits of their dtype."""
+    if got is None and expected is None:
+        return None
+    a = _zeros_like(expected) if got is None else _plain(got)
+    b = _zeros_like(got) if expected is None else _plain(expected)
+    if a is None or b is None or a.shape != b.shape:
+        shapes = [str(list(t.shape)) if t is not None else "None" for t in (a, b)]
+        return Gap(path, float("inf"), 0.0, f"shape {shapes[0]}", f"shape {shapes[1]}")
+    if a.numel() == 0 or (not (a.is_floating_point() or a.is_complex()) and torch.equal(a, b)):
+        return None
+    wide = torch.complex128 if a.is_complex() or b.is_complex() else torch.float64
+    known = torch.isfinite(b)
+    gap = torch.where(known, (a.to(wide) - b.to(wide)).abs(), 0.0)
+    gap = torch.nan_to_num(gap, nan=torch.inf)
+    finite = b[known]
+    scale = max(usual, float(finite.abs().max()) if finite.numel() else 0.0)
+    narrow = max((t.dtype for t in (a, b) if t.is_floating_point() or t.is_complex()), key=tolerance.eps, default=None)
+    allowed = tolerance.analytic(narrow, scale) + tolerance.linear(narrow, 1.0) if narrow is not None else 0.0
+    at = int(gap.argmax())
+    error = float(gap.flatten()[at])
+    if error <= allowed:
+        return None
+    return Gap(path, error, allowed, "None" if got is None else _number(a, at), "None" if expected is None else _number(b, at))
+
+
+def _largest(tensor: Tensor | None) -> float:
+    if tensor is None or tensor.numel() == 0:
+        return 0.0
+    return float(torch.nan_to_num(_plain(tensor).abs(), nan=0.0, posinf=0.0).max())
+
+
+def _plain(tensor: Tensor) -> Tensor:
+    tensor = tensor.detach()
+    return tensor if tensor.layout is torch.strided else tensor.to_dense()
+
+
+def _zeros_like(tensor: Tensor | None) -> Tensor | None:
+    return None if tensor is None else torch.zeros_like(_plain(tensor))
+
+
+def _number(tensor: Tensor, index: int) -> str:
+    item = tensor.flatten()[index].item()
+    return str(item) if isinstance(item, (bool, int)) else f"{item:.6g}"
