@@ -1,0 +1,1 @@
+"""Authoring: `pb.op`, a differentiable op written once."""

@@ -1,0 +1,422 @@
+"""Puts an op's generated code into a module, and gives it what it calls by name."""
+
+from __future__ import annotations
+
+import inspect
+import linecache
+import re
+import sys
+import types
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from .. import _compat
+from . import autocast, automatic, runtime, structure
+from .errors import OpError, Place, listed, place_of, refuse_gradient
+from .forward_mode import push_of, second_order_message
+from .generate import Writer, signature_text
+from .keeping import Kept
+from .opaque import batched_body, call_opaque
+from .probation import Probation
+from .rules import Definition, Param, Rule
+
+Tensor = torch.Tensor
+_PACKAGE = "pullback._generated"
+
+
+def new_module(definition: Definition) -> types.ModuleType:
+    """A real module for the op's generated code: dynamo looks functions up by module, debuggers and tracebacks by file."""
+    for name in _prefixes(f"{_PACKAGE}.{definition.module}"):
+        if name not in sys.modules:
+            package = types.ModuleType(name, "Generated code of pullback ops.")
+            package.__path__ = []
+            sys.modules[name] = package
+    base = f"{_PACKAGE}.{definition.module}.{re.sub(r'[^0-9A-Za-z_]', '_', definition.name)}"
+    name, i = base, 1
+    while name in sys.modules and not _replaces(sys.modules[name], definition):
+        i += 1
+        name = f"{base}_{i}"
+    module = types.ModuleType(name, f"Generated code of the op {definition.name}, defined at {definition.place}.")
+    module.__file__ = f"<{name}>"
+    module.__dict__["defined_at"] = _identity(definition)
+    sys.modules[name] = module
+    return module
+
+
+def _prefixes(name: str) -> list[str]:
+    parts = name.split(".")
+    return [".".join(parts[: i + 1]) for i in range(1, len(parts))]
+
+
+def _identity(definition: Definition) -> str:
+    return definition.body.__qualname__
+
+
+def _replaces(module: types.ModuleType, definition: Definition) -> bool:
+    """Whether an op defined again (in a notebook) takes the place of the old one; ops made by a factory live side by side."""
+    identity = _identity(definition)
+    return "<locals>" not in identity and module.__dict__.get("defined_at") == identity
+
+
+def run_source(module: types.ModuleType, source: str) -> None:
+    """Execute `source` in `module` and make it visible to tracebacks and debuggers."""
+    filename = module.__file__ or module.__name__
+    linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
+    exec(compile(source, filename, "exec"), module.__dict__)
+
+
+def titled(function: Callable[..., Any], title: str) -> Callable[..., Any]:
+    """Give a rule a name that says what it is in tracebacks and profiles."""
+    if isinstance(function, types.FunctionType):
+        function.__code__ = function.__code__.replace(co_name=title, co_qualname=title)
+        function.__name__ = function.__qualname__ = title
+    return function
+
+
+class Built:
+    """An op's generated functions.
+
+    Args:
+        definition: The finished definition.
+        module: Where the code goes.
+        signature: The parameter list of the wrapper.
+    """
+
+    def __init__(self, definition: Definition, module: types.ModuleType, signature: str | None = None) -> None:
+        self.module = module
+        self.alias = alias = re.sub(r"\W", "_", definition.name)
+        self.declared = definition
+        self.body = forward_of(definition)
+        self.definition = definition = with_automatic_rule(definition, self.body)
+        self.writer = Writer(definition, alias, extras_of(definition))
+        self.special: dict[Any, Callable[..., Any]] = {}
+        module.__dict__.update(self.namespace())
+        if signature is None:
+            signature = ", ".join(f"*{param.name}" if param.variadic else param.name for param in definition.params)
+        run_source(module, self.writer.source(signature))
+        self.call: Callable[..., Any] = module.__dict__[alias]
+        if not any(param.variadic for param in definition.params):
+            self._bind_classes()
+
+    def _bind_classes(self) -> None:
+        names, alias = self.module.__dict__, self.alias
+        for kind in ("eager", "loose", "autocast", "transform"):
+            function = names.get(f"{alias}_{kind}")
+            if function is None:
+                continue
+            function.__name__, function.__qualname__ = f"{alias}_{kind}", self.declared.name
+            function.__doc__ = self.declared.body.__doc__
+            function.__pullback__ = {}
+            if kind != "transform":
+                function.apply = _compat.c_apply(function)
+        loose, eager = names[f"{alias}_loose"], names[f"{alias}_eager"]
+        names["apply"] = Probation(self.definition, eager, names).apply
+        names["apply_loose"], names["apply_autocast"] = loose.apply, names[f"{alias}_autocast"].apply
+        transform = names.get(f"{alias}_transform")
+        if transform is None:
+            return
+        c_apply = _compat.c_apply(transform)
+        call_under_transforms = _compat.call_under_transforms
+        names["apply_dual"] = c_apply
+        names["transform"] = lambda *args: call_under_transforms(transform, *args)
+        to_graph, last_outputs = graph_form(transform, c_apply)
+        names["to_graph"] = to_graph
+        names["last_outputs"] = _compat.constant_result(last_outputs)
+        names["graph"] = graph = names[f"{alias}_graph"]
+        names["allow_graph"] = _compat.constant_result(lambda: torch.compiler.allow_in_graph(graph) and None)
+
+    @property
+    def transform(self) -> Any:
+        """The setup_context-style Function class."""
+        return self.module.__dict__[f"{self.alias}_transform"]
+
+    def namespace(self) -> dict[str, Any]:
+        """What the generated code calls by name."""
+        definition = self.definition
+        shared = {name: getattr(runtime, name) for name in _RUNTIME_NAMES}
+        rules = {f"vjp_{i}": callable_rule(definition, rule) for i, rule in enumerate(self.writer.rules)}
+        own = {
+            "Function": torch.autograd.Function,
+            "transforms": _compat.transforms_active(),
+            "any_autocast": _compat.any_autocast(),
+            "dual": _compat.forward_level(),
+            "compiling": torch.compiler.is_dynamo_compiling,
+            "grad_enabled": torch.is_grad_enabled,
+            "under": autocast.under,
+            "autocast_state": autocast.autocast_state if definition.autocast is None else _state_without_autocast,
+            "holds_tensor": structure.holds_tensor,
+            "stands": automatic.stands,
+            "stand_in": automatic.stand_in,
+            "body": self.body,
+            "unpack": runtime.unpack_kept if definition.kept else runtime.unpack,
+            "refuse": lambda name: refuse_gradient(definition.name, _plain(name), definition.place),
+            "refuse_order": refusal_of_order(definition),
+            "unkeep": unkeeper(definition),
+            "must_return": returner(definition),
+            "several": several_of(definition, self.writer.rules),
+            "check_shapes": shape_checker(definition, self.writer.rules),
+            "structured": self.structured,
+            "push": push_of(definition, self.body, self.saved_arguments),
+        }
+        if definition.autocast is not None:
+            own["cast"] = autocast.caster(definition.autocast)
+        if definition.surrogate is not None:
+            own["probe"] = automatic.Probe(definition)
+        return {**shared, **own, **rules}
+
+    def saved_arguments(self, ctx: Any, saved: tuple[Any, ...]) -> dict[str, Any]:
+        """Residuals by name, as forward mode needs them."""
+        slots = self.writer.slots(forward_mode=True)
+        found: dict[str, Any] = {}
+        original = (*self.declared.names, *self.declared.kept)
+        renamed = dict(zip((*self.writer.definition.names, *self.writer.definition.kept), original, strict=True))
+        for slot, value in zip(slots, saved, strict=False):
+            plain = getattr(ctx, f"plain_{slot.name}", None)
+            found[renamed[slot.name]] = plain if value is None else value
+        if self.writer.reads_out:
+            found[self.definition.out] = runtime.rebuild(ctx, saved[len(slots) :])
+        return found
+
+    # containers
+
+    def structured(self, args: tuple[Any, ...]) -> Any:
+        """Call the op with containers of tensors: each structure gets code of its own, with one argument for each leaf."""
+        leaves: list[Any] = []
+        key = []
+        for param, value in zip(self.definition.params, args, strict=True):
+            if param.static or not (param.variadic or structure.holds_tensor(value)):
+                leaves.append(value)
+                key.append(structure.LEAF)
+            else:
+                key.append(structure.flatten(value, leaves))
+        key = tuple(key)
+        if key not in self.special:
+            self._specialise(key)
+        return self.special[key](*leaves)
+
+    def _specialise(self, key: tuple[Any, ...]) -> None:
+        _specialise(self, key)
+
+
+def _state_without_autocast(args: Any) -> Any:
+    state = autocast.autocast_state(args)
+    return None if state is None else (state[0], state[1], False, state[3])
+
+
+@_compat.constant_result
+def _specialise(built: Built, key: tuple[Any, ...]) -> None:
+    from .specialise import flat_definition
+
+    if key in built.special:
+        return
+    definition = flat_definition(built.declared, key)
+    module = types.ModuleType(f"{built.module.__name__}_{len(built.special) + 1}", built.module.__doc__)
+    module.__file__ = f"<{module.__name__}>"
+    sys.modules[module.__name__] = module
+    built.special[key] = Built(definition, module).call
+
+
+_RUNTIME_NAMES = (
+    "PLAIN Tensor add alive any_wanted begin copy_back cotangents filled flat_outputs from_graph metas_of out_of outputs_of parts_of random_state "
+    "random_state_of rebuild".split()
+)
+
+
+def _plain(name: str) -> str:
+    return name.removeprefix("arg_")
+
+
+def with_automatic_rule(definition: Definition, body: Callable[..., Any]) -> Definition:
+    """The definition with the rule that stands for a surrogate or for recomputing."""
+    if (
+        definition.automatic is None
+        or definition.made is not None
+        or any(param.variadic for param in definition.params)
+        or not definition.differentiable
+    ):
+        return definition
+    return replace(definition, rules=[automatic.automatic_rule(definition, body)], made=definition.automatic)
+
+
+def extras_of(definition: Definition) -> tuple[str, ...]:
+    """Residuals that only forward mode reads."""
+    if definition.jvp is not None:
+        known = (*definition.names, *definition.kept, definition.out)
+        return tuple(name for name in list(inspect.signature(definition.jvp).parameters)[1:] if name in known)
+    return definition.names if definition.linear else ()
+
+
+def forward_of(definition: Definition) -> Callable[..., Any]:
+    """The body as generated code calls it: by device, opaque, batched, without autocast, as the definition says."""
+    body = definition.body
+    if definition.kernels:
+        body = by_device(body, definition.kernels)
+    bare = body
+    if definition.opaque:
+        body = call_opaque(definition, body)
+    if definition.vmap is not None or definition.opaque:
+        body = batched_body(definition, bare if definition.vmap is None and not definition.opaque else body)
+    if definition.autocast is not None:
+        body = autocast.without_autocast(body)
+    return body
+
+
+def by_device(function: Callable[..., Any], kernels: dict[str, Callable[..., Any]]) -> Callable[..., Any]:
+    """`function`, or the version for the device of the first tensor."""
+
+    def chosen(*args: Any, **flags: Any) -> Any:
+        return kernels.get(autocast.device_of(args), function)(*args, **flags)
+
+    return chosen
+
+
+def callable_rule(definition: Definition, rule: Rule) -> Callable[..., Any]:
+    """A rule as generated code calls it."""
+    function = rule.function
+    if rule.kernels:
+        function = by_device(function, rule.kernels)
+    if rule.once:
+        from .once import once_only
+
+        function = once_only(definition, rule, function)
+    return function
+
+
+def refusal_of_order(definition: Definition) -> Callable[[str], None]:
+    """Raises for a second derivative through a kept value without rules of its own."""
+
+    def refuse_order(name: str) -> None:
+        raise OpError(second_order_message(definition, _plain(name)))
+
+    return refuse_order
+
+
+def unkeeper(definition: Definition) -> Callable[[Any], tuple[Any, ...]]:
+    """Takes a body's output and its kept values apart."""
+    names = definition.kept
+
+    def unkeep(value: Any) -> tuple[Any, ...]:
+        if not isinstance(value, Kept):
+            raise OpError(
+                f"{definition.name} ({definition.place}) must return pb.keep(out, {', '.join(f'{n}=...' for n in names)}) on every path; got a bare output."
+            )
+        values = value.values
+        for name in names:
+            if name not in values:
+                raise OpError(
+                    f"{definition.name} ({definition.place}) did not keep {name!r} this time; it kept {listed(values)}. Keep the same names on every path."
+                )
+            if structure.holds_tensor(values[name]):
+                raise OpError(
+                    f"{definition.name} ({definition.place}): the kept value {name!r} is a container; keep each tensor by a name of its own."
+                )
+        return (value.out, *[values[name] for name in names])
+
+    return unkeep
+
+
+def returner(definition: Definition) -> Callable[..., None]:
+    """Checks that an argument changed in place is returned, as autograd needs it."""
+
+    def must_return(name: str, value: Any, y: Any, many: Any) -> None:
+        if y is value or (many is not None and any([leaf is value for leaf in many[0]])):
+            return
+        raise OpError(f"{definition.name} ({definition.place}) changes {_plain(name)!r} in place, so it must return it; it returned something else.")
+
+    return must_return
+
+
+def several_of(definition: Definition, rules: tuple[Rule, ...]) -> Callable[[Any, int], Any]:
+    """Checks that a joint rule returned one gradient for each of its arguments."""
+
+    def several(value: Any, i: int) -> Any:
+        rule = rules[i]
+        if isinstance(value, (tuple, list)) and len(value) == len(rule.targets):
+            return value
+        got = f"{len(value)} values" if isinstance(value, (tuple, list)) else f"one {type(value).__name__}"
+        raise OpError(
+            f"{definition.name}.vjp[{rule.title}] ({place_of(rule.function)}) must return {len(rule.targets)} gradients, for {listed(rule.targets)}; got {got}."
+        )
+
+    return several
+
+
+def shape_checker(definition: Definition, rules: tuple[Rule, ...]) -> Callable[[Any, Any], Any]:
+    """Checks that each gradient has its argument's shape, or a shape that broadcasting made of it."""
+
+    def check_shapes(shapes: tuple[Any, ...], grads: Any) -> Any:
+        for i, grad in enumerate(grads if isinstance(grads, tuple) else (grads,)):
+            if grad is None:
+                continue
+            if not isinstance(grad, Tensor):
+                raise OpError(
+                    f"{_rule_place(definition, rules, i)} returned a {type(grad).__name__} for {definition.names[i]!r}; a gradient is a tensor or None."
+                )
+            if shapes[i] is not None and not _reducible(grad.shape, shapes[i]):
+                raise OpError(
+                    f"{_rule_place(definition, rules, i)} returned a gradient of shape {list(grad.shape)} for {definition.names[i]!r}, "
+                    f"which has shape {list(shapes[i])}."
+                )
+        return grads
+
+    return check_shapes
+
+
+def _rule_place(definition: Definition, rules: tuple[Rule, ...], i: int) -> str:
+    name = definition.names[i]
+    rule = next(rule for rule in rules if any(_plain(target) == name for target in rule.targets))
+    return f"{definition.name}.vjp[{rule.title}] ({rule.place})"
+
+
+def _reducible(got: Any, wanted: Any) -> bool:
+    if got == wanted:
+        return True
+    if len(got) < len(wanted):
+        return False
+    return all([w in (1, g) for g, w in zip(got[len(got) - len(wanted) :], wanted, strict=True)])
+
+
+def graph_form(transform: Any, c_apply: Any) -> tuple[Callable[..., Any], Callable[[], Any]]:
+    """The op as one node of a traced graph: flat tensors out, and what structure they have on the side."""
+    active, call_under_transforms = _compat.transforms_active(), _compat.call_under_transforms
+    last: list[Any] = [None]
+
+    def to_graph(*args: Any) -> Any:
+        result = call_under_transforms(transform, *args) if active() else c_apply(*args)
+        if isinstance(result, Tensor):
+            last[0] = None
+            return result
+        outputs = result[-1]
+        if type(outputs) is not structure.Outputs:
+            last[0] = None
+            return result
+        last[0] = (outputs.spec, outputs.changed)
+        return result[0] if outputs.spec == structure.LEAF else tuple(result[: outputs.count])
+
+    return to_graph, lambda: last[0]
+
+
+def function_class(definition: Definition, module: types.ModuleType, built: Callable[[], Built]) -> type[torch.autograd.Function]:
+    """The op as a Function class, which can be there before the op is complete."""
+
+    def forward(*args: Any) -> Any:
+        return built().transform.forward(*args)
+
+    def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
+        built().transform.setup_context(ctx, inputs, output)
+
+    def backward(ctx: Any, *dys: Any) -> Any:
+        return built().transform.backward(ctx, *dys)
+
+    def jvp(ctx: Any, *tangents: Any) -> Any:
+        return built().transform.jvp(ctx, *tangents)
+
+    methods = {function.__name__: staticmethod(function) for function in (forward, setup_context, backward, jvp)}
+    body = {**methods, "generate_vmap_rule": True, "__module__": module.__name__, "__doc__": definition.body.__doc__}
+    return type(definition.name, (torch.autograd.Function,), body)
+
+
+__all__ = ["Built", "Param", "Place", "new_module", "run_source", "signature_text", "titled"]

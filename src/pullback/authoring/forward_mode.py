@@ -1,0 +1,255 @@
+"""Forward mode: an op's jvp, given, from a flag, or derived from its vjp rules."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from .errors import OpError, place_of
+from .keeping import Kept
+from .rules import Definition
+from .runtime import Tensor, zeros_of
+from .structure import flatten
+
+Push = Callable[[Callable[..., Any], Any, tuple[Any, ...], tuple[Any, ...]], Any]
+
+
+def push_of(definition: Definition, body: Callable[..., Any], saved_args: Callable[[Any, tuple[Any, ...]], dict[str, Any]]) -> Push:
+    """Return the function that the generated Function's `jvp` calls.
+
+    Args:
+        definition: The op.
+        body: Its forward.
+        saved_args: Reads residuals by name from ctx and its saved tensors.
+    """
+    names = definition.names
+
+    def push(pull: Callable[..., Any], ctx: Any, saved: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+        moving = [i for i, tangent in enumerate(tangents) if tangent is not None]
+        for i in moving:
+            _refuse_static(definition, names[i])
+        if definition.jvp is not None:
+            outs = _given(definition, ctx, saved_args(ctx, saved), tangents)
+        elif moving and all(names[i] in definition.linear for i in moving):
+            outs = _linear(definition, body, saved_args(ctx, saved), tangents)
+        elif definition.elementwise and not definition.automatic and not any(tangents[i].is_complex() for i in moving) and len(ctx.metas) == 1:
+            outs = _elementwise(definition, pull, ctx, saved, tangents, moving)
+        elif definition.opaque and definition.surrogate is None:
+            raise OpError(
+                f"{definition.name} ({definition.place}) is opaque, so forward mode cannot be derived from its rules: they may call kernels that "
+                f"autograd does not see. Give @{definition.name}.jvp, or declare linear=(...) if it is linear in its arguments."
+            )
+        else:
+            return _derived(definition, pull, ctx, saved, tangents, moving)
+        return _answer(ctx, [*outs, *_kept_tangents(definition, pull, ctx, saved, tangents, moving)])
+
+    return push
+
+
+def _refuse_static(definition: Definition, name: str) -> None:
+    reachable = {target for rule in definition.rules for target in rule.targets}
+    if definition.automatic or definition.jvp is not None or name in reachable or name in definition.linear:
+        return
+    raise OpError(
+        f'{definition.name} ({definition.place}): {name!r} has a tangent, but no rule. Write one with @{definition.name}.vjp("{name}"), '
+        f"or give @{definition.name}.jvp."
+    )
+
+
+def _answer(ctx: Any, outs: list[Any]) -> Any:
+    """Tangents in the places of the Function's outputs."""
+    if ctx.marked:
+        return (*outs, None)
+    return outs[0] if ctx.many is None else tuple(outs)
+
+
+def _given(definition: Definition, ctx: Any, residuals: dict[str, Any], tangents: tuple[Any, ...]) -> list[Any]:
+
+    assert definition.jvp is not None
+    wanted = list(inspect.signature(definition.jvp).parameters)[1:]
+    out = definition.jvp(Tangents(definition.names, tangents), *[residuals[name] for name in wanted])
+    leaves: list[Any] = []
+    flatten(out, leaves)
+    if len(leaves) != len(ctx.metas):
+        raise OpError(
+            f"{definition.name}.jvp ({place_of(definition.jvp)}) must return a tangent for each of the {len(ctx.metas)} outputs, "
+            f"in the output's structure; got {len(leaves)}."
+        )
+    return leaves
+
+
+class Tangents:
+    """The tangents of an op's arguments by name; None where an argument has none."""
+
+    def __init__(self, names: tuple[str, ...], tangents: tuple[Any, ...]) -> None:
+        self.__dict__.update(zip(names, tangents, strict=True))
+
+
+def _linear(definition: Definition, body: Callable[..., Any], args: dict[str, Any], tangents: tuple[Any, ...]) -> list[Any]:
+    moved = []
+    for name, tangent in zip(definition.names, tangents, strict=True):
+        if tangent is not None:
+            moved.append(tangent)
+        elif name in definition.linear and isinstance(args[name], Tensor):
+            moved.append(torch.zeros_like(args[name]))
+        else:
+            moved.append(args[name])
+    out = body(*moved)
+    leaves: list[Any] = []
+    flatten(out.out if isinstance(out, Kept) else out, leaves)
+    return leaves
+
+
+def _elementwise(
+    definition: Definition, pull: Callable[..., Any], ctx: Any, saved: tuple[Any, ...], tangents: tuple[Any, ...], moving: list[int]
+) -> list[Any]:
+    """Sum of the rules applied to the tangents: a diagonal Jacobian is its own transpose."""
+    _refuse_nonlinear(definition, moving)
+    shape = ctx.metas[0][0]
+    total = None
+    for i in moving:
+        needs = tuple([j == i for j in range(len(tangents))])
+        nothing = (None,) * (len(ctx.hidden_metas) + 1 if ctx.marked else 0)
+        grads = _tuple(pull(ctx, needs, saved, tangents[i].expand(shape), *nothing))
+        if grads[i] is not None:
+            total = grads[i] if total is None else total + grads[i]
+    return [total]
+
+
+def _derived(definition: Definition, pull: Callable[..., Any], ctx: Any, saved: tuple[Any, ...], tangents: tuple[Any, ...], moving: list[int]) -> Any:
+    """The rules are linear in the cotangent; their transpose is the jvp."""
+    _refuse_nonlinear(definition, moving)
+    open_ended = [name for name in definition.kept if not any(rule.of == name for rule in definition.rules)]
+    metas = [*ctx.metas, *ctx.hidden_metas]
+    live = [
+        i
+        for i, meta in enumerate(metas)
+        if meta is not None
+        and (meta[1].is_floating_point or meta[1].is_complex)
+        and (i < len(ctx.metas) or definition.kept[i - len(ctx.metas)] not in open_ended)
+    ]
+    found = _transposed(definition, pull, ctx, saved, tangents, moving, metas, live)
+    outs = [found.get(i) for i in range(len(metas))]
+    for i, name in enumerate(definition.kept):
+        meta = ctx.hidden_metas[i] if i < len(ctx.hidden_metas) else None
+        if name in open_ended and meta is not None and meta[1].is_floating_point:
+            outs[len(ctx.metas) + i] = unusable(definition, name, meta)
+    return _answer(ctx, outs)
+
+
+def _refuse_nonlinear(definition: Definition, moving: list[int]) -> None:
+    for rule in definition.rules:
+        if not rule.linear and any(definition.names[i] in rule.targets for i in moving):
+            raise OpError(
+                f"{definition.name}.vjp[{rule.title}] ({rule.place}) is declared linear=False, so no jvp can be derived from it: "
+                f"give @{definition.name}.jvp."
+            )
+
+
+def _transposed(
+    definition: Definition,
+    pull: Callable[..., Any],
+    ctx: Any,
+    saved: tuple[Any, ...],
+    tangents: tuple[Any, ...],
+    moving: list[int],
+    metas: list[Any],
+    live: list[int],
+) -> dict[int, Any]:
+    needs = tuple([i in moving for i in range(len(tangents))])
+    used: list[int] = []
+
+    def backward(*values: Tensor) -> tuple[Any, ...]:
+        given: list[Any] = [None] * len(metas)
+        for i, value in zip(live, values, strict=True):
+            given[i] = value
+        marker = (None,) if ctx.marked else ()
+        grads = _tuple(pull(ctx, needs, saved, *given, *marker))
+        found = []
+        for i in moving:
+            if grads[i] is None:
+                continue
+            if not grads[i].requires_grad:
+                _refuse_detached(definition, definition.names[i], grads[i])
+            used.append(i)
+            found.append(grads[i])
+        return tuple(found)
+
+    ones = [torch.ones(metas[i][0], dtype=metas[i][1], device=metas[i][2]) for i in live]
+    grads, transpose = torch.func.vjp(backward, *ones)
+    moved = tuple([_fit(tangents[i], grad) for i, grad in zip(used, grads, strict=True)])
+    if not moved:
+        return {i: zeros_of(metas[i]) for i in live}
+    return dict(zip(live, transpose(moved), strict=True))
+
+
+def _fit(tangent: Tensor, grad: Tensor) -> Tensor:
+    """The tangent in the shape and dtype of an unreduced gradient."""
+    tangent = tangent.expand(grad.shape)
+    if tangent.is_complex() and not grad.is_complex():
+        tangent = tangent.real
+    return tangent.to(grad.dtype)
+
+
+def _refuse_detached(definition: Definition, name: str, grad: Tensor) -> None:
+    """A gradient that does not depend on the cotangent is zero, or cut off from it."""
+    try:
+        zero = not bool((grad != 0).any())
+    except RuntimeError:
+        zero = False
+    if not zero:
+        raise OpError(
+            f"{definition.name} ({definition.place}): the rule for {name!r} returned a gradient that is cut off from its cotangent "
+            f"(detach, no_grad, numpy or a kernel), so no jvp can be derived from it. Write the rule with torch operations, or give @{definition.name}.jvp."
+        )
+
+
+def _kept_tangents(
+    definition: Definition, pull: Callable[..., Any], ctx: Any, saved: tuple[Any, ...], tangents: tuple[Any, ...], moving: list[int]
+) -> list[Any]:
+    """Tangents of kept values where the output's come from elsewhere."""
+    if not ctx.hidden_metas:
+        return []
+    full = _derived(definition, pull, ctx, saved, tangents, moving)
+    return list(full[len(ctx.metas) : -1])
+
+
+def _tuple(grads: Any) -> tuple[Any, ...]:
+    return grads if isinstance(grads, tuple) else (grads,)
+
+
+class Unusable(torch.Tensor):
+    """The tangent of a kept value that no rule leads to: any use of it raises."""
+
+    message: str
+
+    @staticmethod
+    def __new__(cls, meta: Any, message: str) -> Unusable:
+        new = torch.Tensor._make_wrapper_subclass(cls, meta[0], dtype=meta[1], device=meta[2])  # type: ignore[attr-defined]
+        new.message = message
+        return new
+
+    @classmethod
+    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        leaves: list[Any] = []
+        flatten((args, kwargs or {}), leaves)
+        first = next(leaf for leaf in leaves if isinstance(leaf, Unusable))
+        if func in (torch.ops.aten.detach.default, torch.ops.aten.alias.default, torch.ops.aten.view_as.default):
+            return Unusable((first.shape, first.dtype, first.device), first.message)
+        raise OpError(first.message)
+
+
+def unusable(definition: Definition, name: str, meta: Any) -> Unusable:
+    """A tangent for the kept value `name` that raises when something is computed from it."""
+    return Unusable(meta, second_order_message(definition, name))
+
+
+def second_order_message(definition: Definition, name: str) -> str:
+    """Why a derivative through the kept value `name` cannot be given."""
+    return (
+        f"{definition.name} ({definition.place}): a second derivative needs the derivative of the kept value {name!r}, and there is no rule for it. "
+        f'Write rules from its cotangent, @{definition.name}.vjp("{definition.differentiable[0].name}", of="{name}"), or compute {name!r} again in the rules.'
+    )

@@ -1,0 +1,331 @@
+"""What an op is: its arguments, its rules, and what can be wrong with them at declaration."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import textwrap
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from types import FunctionType
+from typing import Any, Literal
+
+import torch
+
+from .errors import OpError, Place, did_you_mean, listed, place_of
+
+Certainty = Literal["tensor", "optional", "any"]
+
+
+@dataclass(frozen=True, slots=True)
+class Param:
+    """One argument of an op.
+
+    Args:
+        name: Its name.
+        static: Whether it is never differentiated and handed through as it is.
+        certain: What it surely is: ``"tensor"``, ``"optional"`` (a tensor or None), or ``"any"`` (anything).
+        variadic: Whether it collects positional arguments (``*args``).
+    """
+
+    name: str
+    static: bool = False
+    certain: Certainty = "tensor"
+    variadic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """A vjp rule: from a cotangent to the gradients of some arguments or kept values.
+
+    Args:
+        targets: Arguments or kept values whose gradient it returns.
+        of: The kept value whose cotangent it takes; None for the output's.
+        function: The user's function.
+        residuals: What it names beyond the cotangent, in order of its parameters.
+        wanted: The name under which it takes the wanted flags, or None.
+        keeps: For a joint rule, what each target needs; all residuals where it does not say.
+        kernels: Versions for a device type.
+    """
+
+    targets: tuple[str, ...]
+    of: str | None
+    function: Callable[..., Any]
+    residuals: tuple[str, ...]
+    place: Place
+    wanted: str | None = None
+    exact: bool = True
+    linear: bool = True
+    once: bool = False
+    undefined: Literal["zeros", "none"] = "zeros"
+    reason: str = ""
+    keeps: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    kernels: dict[str, Callable[..., Any]] = field(default_factory=dict)
+
+    def needed_by(self, target: str) -> tuple[str, ...]:
+        """The residuals that are read for the gradient of `target`."""
+        return self.keeps.get(target, self.residuals)
+
+    @property
+    def title(self) -> str:
+        """How tracebacks and profiles name it: ``w`` or ``x, weight of z``."""
+        names = ", ".join(self.targets)
+        return f"{names} of {self.of}" if self.of else names
+
+
+@dataclass(slots=True)
+class Definition:
+    """An op as far as it has been declared."""
+
+    name: str
+    module: str
+    body: Callable[..., Any]
+    params: tuple[Param, ...]
+    kept: tuple[str, ...]
+    place: Place
+    mutates: tuple[str, ...] = ()
+    elementwise: bool = False
+    linear: tuple[str, ...] = ()
+    opaque: bool = False
+    autocast: torch.dtype | str | None = None
+    remember: str = "arguments"
+    rules: list[Rule] = field(default_factory=list)
+    surrogate: Callable[..., Any] | None = None
+    surrogate_reason: str = ""
+    jvp: Callable[..., Any] | None = None
+    vmap: Callable[..., Any] | None = None
+    fake: Callable[..., Any] | None = None
+    sharding: Callable[..., Any] | None = None
+    samples: Callable[..., Any] | None = None
+    kernels: dict[str, Callable[..., Any]] = field(default_factory=dict)
+    made: Literal["surrogate", "recompute"] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        return tuple(param.name for param in self.params)
+
+    @property
+    def differentiable(self) -> tuple[Param, ...]:
+        return tuple(param for param in self.params if not param.static)
+
+    @property
+    def out(self) -> str:
+        """The name under which a rule asks for the output."""
+        return "out_" if "out" in self.names or "out" in self.kept else "out"
+
+    @property
+    def wanted(self) -> str:
+        """The name under which a rule asks for the wanted flags."""
+        return "wanted_" if "wanted" in self.names or "wanted" in self.kept else "wanted"
+
+    @property
+    def automatic(self) -> Literal["surrogate", "recompute"] | None:
+        """How gradients come about where there are no rules."""
+        if self.made is not None:
+            return self.made
+        if self.surrogate is not None:
+            return "surrogate"
+        return "recompute" if not self.rules and not self.opaque else None
+
+    def param(self, name: str) -> Param:
+        return next(param for param in self.params if param.name == name)
+
+
+def params_of(function: FunctionType, static: Sequence[str]) -> tuple[Param, ...]:
+    """The arguments of `function`.
+
+    Raises:
+        OpError: if it takes ``**kwargs``, or `static` names something that is no argument.
+    """
+    signature = inspect.signature(function)
+    where = f"{function.__name__} ({place_of(function)})"
+    for parameter in signature.parameters.values():
+        if parameter.kind is inspect.Parameter.VAR_KEYWORD:
+            raise OpError(f"{where}: **{parameter.name} in an op's signature is refused, because rules find arguments by name. Name each one.")
+    unknown = [name for name in static if name not in signature.parameters]
+    if unknown:
+        raise OpError(
+            f"{where}: static names {listed(unknown)}, but the arguments are {listed(signature.parameters)}."
+            + did_you_mean(unknown[0], signature.parameters)
+        )
+    hints = _hints(function)
+    found = list(signature.parameters.values())
+    in_class = "." in function.__qualname__.rpartition("<locals>.")[2]
+    return tuple(
+        Param(p.name, p.name in static or (i == 0 and p.name == "self" and in_class), _certainty(p, hints.get(p.name)), p.kind is p.VAR_POSITIONAL)
+        for i, p in enumerate(found)
+    )
+
+
+def positional(function: Callable[..., Any]) -> Callable[..., Any]:
+    """`function`, called with one value for each of its parameters in order, whatever their kinds."""
+    parameters = list(inspect.signature(function).parameters.values())
+    if not any(p.kind in (p.KEYWORD_ONLY, p.VAR_POSITIONAL) for p in parameters):
+        return function
+    plain = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
+    starred = any(p.kind is p.VAR_POSITIONAL for p in parameters)
+    keywords = tuple(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+
+    def in_order(*values: Any) -> Any:
+        rest = values[plain] if starred else ()
+        return function(*values[:plain], *rest, **dict(zip(keywords, values[plain + starred :], strict=True)))
+
+    return in_order
+
+
+def _hints(function: FunctionType) -> dict[str, Any]:
+    try:
+        return typing.get_type_hints(function)
+    except Exception:  # a hint may name anything, also what is imported for type checkers only
+        return {}
+
+
+def _certainty(parameter: inspect.Parameter, hint: Any) -> Certainty:
+    given = set(typing.get_args(hint)) or {hint}
+    if given & {int, float, complex, bool, str}:
+        return "any"
+    if parameter.default is None or type(None) in given:
+        return "optional"
+    if parameter.default is not inspect.Parameter.empty and not isinstance(parameter.default, torch.Tensor):
+        return "any"
+    return "tensor"
+
+
+def kept_names(function: FunctionType) -> tuple[str, ...]:
+    """The names that `function` gives to ``pb.keep``, read from its source so that rules can be checked at declaration.
+
+    Raises:
+        OpError: for ``pb.keep(..., **values)``, whose names cannot be read.
+    """
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return _possible_names(function)
+    names: dict[str, None] = {}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call) or not _is_keep(node.func, function):
+            continue
+        for keyword in node.keywords:
+            if keyword.arg is None:
+                raise OpError(f"{function.__name__} ({place_of(function)}): write the names of kept values out, pb.keep(out, z=z); ** hides them.")
+            names[keyword.arg] = None
+    return tuple(names)
+
+
+def _is_keep(node: ast.expr, function: FunctionType) -> bool:
+    if isinstance(node, ast.Attribute):
+        return node.attr == "keep"
+    return isinstance(node, ast.Name) and (node.id == "keep" or getattr(function.__globals__.get(node.id), "__name__", "") == "keep")
+
+
+def _possible_names(function: FunctionType) -> tuple[str, ...]:
+    code = function.__code__
+    if "keep" not in (*code.co_names, *code.co_freevars):
+        return ()
+    keywords = [constant for constant in code.co_consts if isinstance(constant, tuple) and all(isinstance(item, str) for item in constant)]
+    return tuple(dict.fromkeys(name for names in keywords for name in names))
+
+
+def make_rule(definition: Definition, targets: tuple[str, ...], function: Callable[..., Any], *, of: str | None, **options: Any) -> Rule:
+    """Read a rule from its parameter names.
+
+    Raises:
+        OpError: for every mistake that can be told before the op runs.
+    """
+    place = place_of(function)
+    where = f"{definition.name}.vjp{list(targets)} ({place})".replace("'", "")
+    _check_targets(definition, targets, of, where)
+    parameters = list(inspect.signature(function).parameters.values())
+    if not parameters:
+        raise OpError(f"{where}: a rule takes the cotangent first, for example `def _(dy):`; this one takes nothing.")
+    if any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters):
+        raise OpError(f"{where}: a rule names what it needs; *args and **kwargs are refused.")
+    cotangent = parameters[0].name
+    if cotangent in (*definition.names, *definition.kept, definition.out):
+        raise OpError(
+            f"{where}: the first parameter of a rule is the cotangent, but {cotangent!r} is also the name of "
+            f"{'the output' if cotangent == definition.out else 'an argument' if cotangent in definition.names else 'a kept value'}. "
+            f"Write `def _(dy, {', '.join(p.name for p in parameters)})`, or call the cotangent something else."
+        )
+    residuals = tuple(p.name for p in parameters[1:] if p.name != definition.wanted)
+    _check_residuals(definition, residuals, where)
+    wanted = definition.wanted if any(p.name == definition.wanted for p in parameters[1:]) else None
+    keeps = {name: tuple(value) for name, value in (options.pop("keeps", None) or {}).items()}
+    for name, value in keeps.items():
+        if name not in targets:
+            raise OpError(f"{where}: keeps names {name!r}, which is not among the rule's arguments {listed(targets)}.{did_you_mean(name, targets)}")
+        for residual in value:
+            if residual not in residuals:
+                raise OpError(f"{where}: keeps says that {name!r} needs {residual!r}, but the rule does not name it; it names {listed(residuals)}.")
+    if options.get("undefined", "zeros") not in ("zeros", "none"):
+        raise OpError(f'{where}: undefined must be "zeros" or "none", got {options["undefined"]!r}.')
+    rule = Rule(targets, of, function, residuals, place, wanted, keeps=keeps, **options)
+    for other in definition.rules:
+        for target in targets:
+            if target in other.targets and other.of == of:
+                raise OpError(f"{where}: {target!r} already has a rule at {other.place}. An argument has one rule for each cotangent.")
+    return rule
+
+
+def _check_targets(definition: Definition, targets: tuple[str, ...], of: str | None, where: str) -> None:
+    if not targets:
+        raise OpError(f'{where}: name the argument whose gradient the rule returns, for example @{definition.name}.vjp("{definition.names[0]}").')
+    if definition.surrogate is not None:
+        raise OpError(
+            f"{where}: {definition.name} has a surrogate at {place_of(definition.surrogate)}; its gradient comes from there, so rules are refused."
+        )
+    known = (*definition.names, *definition.kept)
+    for target in targets:
+        if not isinstance(target, str) or target not in known:
+            raise OpError(
+                f"{where}: {definition.name} has no argument or kept value {target!r}; it has the arguments {listed(definition.names)}"
+                + (f" and keeps {listed(definition.kept)}." if definition.kept else ".")
+                + did_you_mean(str(target), known)
+            )
+        if target in definition.names and definition.param(target).static:
+            raise OpError(f"{where}: {target!r} is static, so it has no gradient. Take it out of static=, or drop the rule.")
+    if of is not None and of not in definition.kept:
+        raise OpError(
+            f"{where}: of={of!r} must be a kept value; {definition.name} keeps {listed(definition.kept)}.{did_you_mean(of, definition.kept)}"
+        )
+    if of is not None and of in targets:
+        raise OpError(f"{where}: {of!r} cannot be computed from its own cotangent.")
+
+
+def _check_residuals(definition: Definition, residuals: tuple[str, ...], where: str) -> None:
+    known = (*definition.names, *definition.kept, definition.out, definition.wanted)
+    for name in residuals:
+        if name in definition.mutates:
+            raise OpError(
+                f"{where}: {name!r} is changed in place by the forward, so its old value is gone. "
+                f"Name {definition.out!r} instead, or keep what is needed with pb.keep."
+            )
+        if name not in known:
+            raise OpError(
+                f"{where}: the rule names {name!r}, which is not there. It may name the arguments {listed(definition.names)}, "
+                f"the kept values {listed(definition.kept)}, the output {definition.out!r} and {definition.wanted!r}.{did_you_mean(name, known)}"
+            )
+
+
+def order_of(definition: Definition) -> tuple[Rule, ...]:
+    """The rules in the order in which cotangents become known.
+
+    Raises:
+        OpError: if kept values depend on each other in a circle.
+    """
+    done: set[str | None] = {None}
+    waiting = list(definition.rules)
+    ordered: list[Rule] = []
+    feeding = {name: [rule for rule in definition.rules if name in rule.targets] for name in definition.kept}
+    while waiting:
+        ready = [rule for rule in waiting if rule.of is None or all(feeder in ordered for feeder in feeding[rule.of])]
+        if not ready:
+            raise OpError(
+                f"{definition.name} ({definition.place}): the rules {listed(rule.title for rule in waiting)} form a circle, "
+                "so no cotangent can be computed first."
+            )
+        ordered += ready
+        waiting = [rule for rule in waiting if rule not in ready]
+        done.update(rule.of for rule in ready)
+    return tuple(ordered)

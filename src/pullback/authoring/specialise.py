@@ -1,0 +1,129 @@
+"""Ops called with containers of tensors, as ops with one argument for each leaf."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from .errors import OpError
+from .rules import Definition, Param, Rule
+from .structure import LEAF, build, count, describe, flatten
+
+
+def flat_definition(definition: Definition, key: tuple[Any, ...]) -> Definition:
+    """The op for arguments of the structures in `key`, with their leaves as arguments."""
+    groups = {param.name: _leaf_names(param, spec) for param, spec in zip(definition.params, key, strict=True)}
+    params = tuple(
+        Param(name, param.static, param.certain if groups[param.name] == (param.name,) and not param.variadic else "any")
+        for param in definition.params
+        for name in groups[param.name]
+    )
+    specs = dict(zip(definition.names, key, strict=True))
+    shape = Shape(groups, specs)
+    return replace(
+        definition,
+        params=params,
+        body=shape.regroup(definition.body, definition.names),
+        rules=[_flat_rule(definition, rule, shape) for rule in definition.rules],
+        surrogate=definition.surrogate and shape.regroup(definition.surrogate, definition.names),
+        kernels={device: shape.regroup(kernel, definition.names) for device, kernel in definition.kernels.items()},
+        fake=definition.fake and shape.regroup(definition.fake, definition.names),
+        mutates=tuple(name for target in definition.mutates for name in groups[target]),
+        linear=tuple(name for target in definition.linear for name in groups[target]),
+        jvp=_refuse(definition, "jvp"),
+        vmap=_refuse(definition, "vmap"),
+    )
+
+
+def _refuse(definition: Definition, what: str) -> None:
+    if getattr(definition, what) is not None:
+        raise OpError(
+            f"{definition.name} ({definition.place}): @{definition.name}.{what} cannot be used with containers of tensors; pass the tensors one by one."
+        )
+
+
+def _leaf_names(param: Param, spec: Any) -> tuple[str, ...]:
+    if spec == LEAF and not param.variadic:
+        return (param.name,)
+    return tuple(f"{param.name}_{i}" for i in range(count(spec)))
+
+
+class Shape:
+    """How an op's arguments are spread over leaves."""
+
+    def __init__(self, groups: dict[str, tuple[str, ...]], specs: dict[str, Any]) -> None:
+        self.groups = groups
+        self.specs = specs
+
+    def regroup(self, function: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Any]:
+        """`function` of `names`, as a function of their leaves."""
+        plan = tuple([(self.specs[name], len(self.groups[name])) for name in names])
+
+        def regrouped(*leaves: Any) -> Any:
+            at, values = 0, []
+            for spec, size in plan:
+                values.append(build(spec, leaves[at : at + size]))
+                at += size
+            return function(*values)
+
+        return regrouped
+
+
+def _flat_rule(definition: Definition, rule: Rule, shape: Shape) -> Rule:
+    groups, specs = shape.groups, shape.specs
+    targets = tuple(name for target in rule.targets for name in groups.get(target, (target,)))
+    residuals = tuple(name for residual in rule.residuals for name in groups.get(residual, (residual,)))
+    plan = tuple([(specs.get(name, LEAF), len(groups.get(name, (name,)))) for name in rule.residuals])
+    spread = tuple([(target, specs.get(target, LEAF), len(groups.get(target, (target,)))) for target in rule.targets])
+    function, wanted, where = rule.function, rule.wanted, f"{definition.name}.vjp[{rule.title}] ({rule.place})"
+    several = len(rule.targets) > 1
+    single = len(targets) == 1
+
+    def flat(dy: Any, *leaves: Any, **flags: Any) -> Any:
+        at, values = 0, []
+        for spec, size in plan:
+            values.append(build(spec, leaves[at : at + size]))
+            at += size
+        if wanted is not None:
+            values_given, i = [], 0
+            for _, _, size in spread:
+                values_given.append(any(list(flags.values())[0][i : i + size]))
+                i += size
+            result = function(dy, *values, **{wanted: tuple(values_given)})
+        else:
+            result = function(dy, *values)
+        parts = result if several else (result,)
+        found: list[Any] = []
+        for (target, spec, size), part in zip(spread, parts, strict=True):
+            found += _matching(where, target, spec, size, part)
+        return found[0] if single else tuple(found)
+
+    keeps = {
+        name: tuple(leaf for residual in rule.needed_by(target) for leaf in groups.get(residual, (residual,)))
+        for target in rule.targets
+        for name in groups.get(target, (target,))
+    }
+    kernels = {device: _flat_rule(definition, replace(rule, function=kernel, kernels={}), shape).function for device, kernel in rule.kernels.items()}
+    return replace(rule, targets=targets, residuals=residuals, function=flat, keeps=keeps, kernels=kernels, once=rule.once)
+
+
+def _matching(where: str, target: str, spec: Any, size: int, part: Any) -> list[Any]:
+    """The leaves of a gradient, which has its argument's structure."""
+    if spec == LEAF:
+        return [part]
+    if part is None:
+        return [None] * size
+    leaves: list[Any] = []
+    found = flatten(part, leaves)
+    if _outline(found) != _outline(spec):
+        raise OpError(f"{where} must return the gradient of {target!r} in its structure, {describe(spec)}; got {describe(found)}.")
+    return leaves
+
+
+def _outline(spec: Any) -> Any:
+    """The structure without the distinction of lists and tuples."""
+    if spec == LEAF:
+        return LEAF
+    kind = "sequence" if spec[0] in ("list", "tuple") else spec[0]
+    return (kind, spec[1:-1] if kind != "sequence" else (), tuple([_outline(child) for child in spec[-1]]))
