@@ -307,10 +307,12 @@ def differentiable(tensor: Tensor) -> bool:
 def copy_tensor(tensor: Tensor, *, like: Tensor | None = None) -> Tensor:
     """Return a detached copy of `tensor`'s values with the strides, Python attributes and Parameter-ness of `like` (default: its own).
 
-    No memory is shared; gaps between strided elements hold NaN, so that code which reads them shows.
+    No memory is shared; gaps between strided elements hold NaN, so that code which reads them shows. New values for an expanded tensor are not
+    expanded: they could differ where its elements share memory.
     """
     source = tensor.detach()
-    model = tensor if like is None or like.shape != tensor.shape else like
+    fits = like is not None and like.shape == tensor.shape and (like is tensor or 0 not in like.stride())
+    model = like if fits and like is not None else tensor
     if source.layout is not torch.strided or type(tensor) not in (Tensor, torch.nn.Parameter):
         return source.clone()
     if model.is_contiguous():
