@@ -1,0 +1,138 @@
+"""PB606."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ...report.finding import Evidence, Finding
+from .. import tolerance
+from ..base import Check
+from ..compare import Gap, gradient_scales, largest_gap
+from ..evaluate import Outcome, UserCodeError, copy_tensor
+from ..probe import Probe, gradient_name
+from ..refusals import refuses
+
+LIMIT = 8
+"""How many inputs are frozen in turn; modules with many parameters stop there."""
+
+
+@dataclass(frozen=True, slots=True)
+class Subset:
+    """A choice of the inputs that require grad: their paths, and how messages say it."""
+
+    paths: tuple[str, ...]
+    said: str
+
+
+class RequiresGradSubset(Check):
+    """The op crashes, or a gradient is lost or wrong, when only some of its inputs require grad.
+
+    Why it matters:
+        Fine-tuning freezes weights, evaluation runs under no_grad, and the first layer's input needs no gradient. Branches on needs_input_grad or
+        requires_grad that were written for all inputs at once then leave variables unbound, return early, or return gradients in the wrong place.
+
+    How it is measured:
+        Each differentiated input is frozen in turn, then each alone is left to require grad, then none is, with and without no_grad. Outputs and
+        the remaining gradients must be those of the full call.
+
+    Example:
+        ``if ctx.needs_input_grad[0]: grad_x = ...`` without ``grad_x = None`` before; ``if x.requires_grad:`` in forward around what grad_w needs.
+
+    Instead:
+        ``grad_x = grad_w = None`` first; one ``if ctx.needs_input_grad[i]`` for each argument; ``any(ctx.needs_input_grad)`` for early returns.
+    """
+
+    code = "PB606"
+    name = "requires-grad-subset"
+    severity = "error"
+
+    def run(self, probe: Probe) -> Iterator[Finding]:
+        evaluator = probe.exact
+        base = evaluator.forward()
+        cotangents = dict(zip([base.paths[i] for i in base.carrying], probe.cotangents(base), strict=True))
+        expected = evaluator.vjp(base, [copy_tensor(c) for c in cotangents.values()])
+        seen: set[str] = set()
+        for subset in _subsets([leaf.path for leaf in evaluator.wanted]):
+            found = self._tried(probe, subset, base, cotangents, expected)
+            if found is not None and found.message not in seen:
+                seen.add(found.message)
+                yield found
+                if len(seen) == 2:
+                    return
+
+    def _tried(self, probe: Probe, subset: Subset, base: Outcome, cotangents: dict[str, Tensor], expected: Sequence[Tensor | None]) -> Finding | None:
+        evaluator = probe.exact
+        try:
+            outcome = evaluator.forward(requires_grad=subset.paths)
+            if not subset.paths:
+                with torch.no_grad():
+                    evaluator.forward(requires_grad=[leaf.path for leaf in evaluator.wanted])
+        except UserCodeError as error:
+            return None if refuses(error) else self._crash(probe, subset, error)
+        changed = largest_gap(base.paths, outcome.outputs, base.outputs) if outcome.paths == base.paths else None
+        if changed is not None and not probe.repeats.forward_draws:
+            return self._other_output(probe, subset, changed)
+        if not outcome.carrying:
+            return None
+        chosen = [cotangents.get(outcome.paths[i]) for i in outcome.carrying]
+        try:
+            got = evaluator.vjp(outcome, [None if c is None else copy_tensor(c) for c in chosen])
+        except UserCodeError as error:
+            return None if refuses(error) else self._crash(probe, subset, error)
+        if probe.repeats.backward_draws:
+            return None
+        kept = [i for i, leaf in enumerate(evaluator.wanted) if leaf.path in subset.paths and expected[i] is not None]
+        paths = [evaluator.wanted[i].path for i in kept]
+        gap = largest_gap(paths, [got[i] for i in kept], [expected[i] for i in kept], gradient_scales(probe)) if kept else None
+        return None if gap is None else self._wrong(probe, subset, gap)
+
+    def _crash(self, probe: Probe, subset: Subset, error: UserCodeError) -> Finding:
+        forward = error.stage == "forward"
+        unbound = isinstance(error.error, UnboundLocalError)
+        cause = "a variable is set only where another input needs a gradient" if unbound else "a branch on what needs gradients leaves something out"
+        return self.finding(
+            probe,
+            f"{'forward of ' + probe.target.name if forward else probe.backward_name} raises when {subset.said}",
+            location=probe.forward_location if forward else None,
+            evidence=[Evidence(f"{error.stage} with {subset.said}", error.short, "no error, as when all inputs require grad")],
+            cause=cause,
+            certain=unbound,
+            fix="Set every gradient to None first, then compute each under its own ctx.needs_input_grad[i].",
+        )
+
+    def _wrong(self, probe: Probe, subset: Subset, gap: Gap) -> Finding:
+        name = gradient_name(gap.path)
+        return self.finding(
+            probe,
+            f"{probe.backward_name} {'drops' if gap.got == 'None' else 'changes'} {name} when {subset.said}",
+            evidence=[
+                Evidence(f"{name} with {subset.said}, against all inputs", gap.got, gap.expected, gap.error, gap.allowed, tolerance.WHY_ANALYTIC)
+            ],
+            cause="a branch looks at the wrong entry of needs_input_grad, or at another input's requires_grad",
+            fix=f"Compute {name} wherever the entry of {gap.path} in ctx.needs_input_grad is true, whatever the other inputs need.",
+            path=gap.path,
+        )
+
+    def _other_output(self, probe: Probe, subset: Subset, gap: Gap) -> Finding:
+        return self.finding(
+            probe,
+            f"forward of {probe.target.name} returns another {gap.path} when {subset.said}",
+            location=probe.forward_location,
+            evidence=[Evidence(f"{gap.path} with {subset.said}", gap.got, gap.expected, gap.error, gap.allowed, tolerance.WHY_ANALYTIC)],
+            cause="forward branches on requires_grad or needs_input_grad",
+            fix="Branch only around what backward needs, never around the result.",
+        )
+
+
+def _subsets(paths: list[str]) -> Iterator[Subset]:
+    if len(paths) > 1:
+        for path in paths[:LIMIT]:
+            yield Subset(tuple(p for p in paths if p != path), f"{path} does not require grad")
+    if len(paths) > 2:
+        for path in paths[:LIMIT]:
+            yield Subset((path,), f"only {path} requires grad")
+    yield Subset((), "no input requires grad")
