@@ -249,7 +249,8 @@ def _of_file(target: Target, code: str, message: str, location: Location, eviden
 def _tool_finding(
     code: str, subject: str, message: str, location: Location | None, evidence: tuple[Evidence, ...], output: str, severity: Severity | None = None
 ) -> Finding:
-    attachments: dict[str, JSON] = {"output": clean(output[-_OUTPUT_KEPT:], keep_newlines=True)} if output.strip() else {}
+    kind = "trace" if code == "PB008" else "output"
+    attachments: dict[str, JSON] = {kind: clean(output[-_OUTPUT_KEPT:], keep_newlines=True)} if output.strip() else {}
     status = "error" if code == "PB008" else "fail"
     return Finding(
         code, name_of(code), severity or registry()[code].severity, status, subject, message, location, evidence=evidence, attachments=attachments

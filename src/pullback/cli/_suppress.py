@@ -76,7 +76,10 @@ def _tool(code: str, subject: str, message: str, location: Location, fix: str) -
 
 
 def known_before(report: Report, baseline: Iterable[Finding]) -> tuple[Report, int]:
-    """Return the report without findings that the baseline holds too, and their number. A finding is known by its code and subject."""
-    known = {(f.code, f.subject) for f in baseline}
+    """Return the report without findings that the baseline holds too, and their number.
+
+    A finding is known by its code and subject. What the tool says of itself (PB0xx) is never known before: nothing was checked then.
+    """
+    known = {(f.code, f.subject) for f in baseline if not f.code.startswith("PB0")}
     kept = report.filter(lambda f: (f.code, f.subject) not in known)
     return kept, len(report.findings) - len(kept.findings)
