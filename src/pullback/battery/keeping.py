@@ -76,9 +76,12 @@ def _sorted(probe: Probe, call: ForwardCall, persistent: set[int]) -> Iterator[O
     names = {_compat.storage_id(t): path for path, t in arguments}
     attached = {_compat.storage_id(t) for value in call.arguments for _, t in reachable(value)} - set(names)
     outputs = {id(t) for _, t in trees.leaves(call.returned) if isinstance(t, Tensor)}
+    objects = {id(value) for value in call.arguments if not isinstance(value, Tensor)}
     for kept in _kept(call):
         key = _compat.storage_id(kept.tensor)
-        if id(kept.tensor) in outputs and not any(kept.tensor is t for _, t in arguments):
+        if not kept.saved and id(vars(call.context).get(kept.attribute)) in objects:
+            yield Origin(kept, "reachable")
+        elif id(kept.tensor) in outputs and not any(kept.tensor is t for _, t in arguments):
             yield Origin(kept, "output")
         elif key in names:
             yield Origin(kept, "argument", names[key])

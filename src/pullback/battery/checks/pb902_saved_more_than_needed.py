@@ -1,0 +1,52 @@
+"""PB902."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...report.finding import Evidence, Finding
+from ..base import Check
+from ..keeping import owner, shown
+from ..probe import Probe
+from ..unneeded import size, unneeded
+
+
+class SavedMoreThanNeeded(Check):
+    """A whole tensor is kept for backward, which needs only its shape, dtype, device, or whether it is None.
+
+    Why it matters:
+        The tensor stays in memory from forward to backward; its shape would take a few bytes.
+
+    How it is measured:
+        backward is replayed with other values in that tensor (NaN, large, small, permuted), for every set of inputs that require grad and for second
+        derivatives: no gradient changes by a bit; but without the tensor backward raises or returns something else.
+
+    Example:
+        ``torch.zeros_like(x)`` in backward with x saved for it alone.
+
+    Instead:
+        ``ctx.shape = x.shape`` and ``grad_output.new_zeros(ctx.shape)``.
+
+    Limits:
+        That a bit or a sign would do where values are kept is not claimed.
+    """
+
+    code = "PB902"
+    name = "saved-more-than-needed"
+    severity = "note"
+
+    def run(self, probe: Probe) -> Iterator[Finding]:
+        found = unneeded(probe)
+        for kept in found.values_unread:
+            yield self.finding(
+                probe,
+                f"{owner(probe)} keeps {kept.name} for backward, which needs none of its values",
+                status="waste",
+                location=probe.forward_location,
+                evidence=[
+                    Evidence(f"{kept.name}: {shown(kept.tensor)}, {size(kept)}; with NaN, large, small and permuted values no gradient changes")
+                ],
+                cause="backward reads only its shape, dtype, device, or whether it is there",
+                certain=True,
+                fix=f"keep what is needed, such as ctx.shape = {kept.name}.shape, and take dtype and device from grad_output",
+            )

@@ -1,0 +1,157 @@
+"""Kills and spares of PB901."""
+
+import torch
+
+import pullback as pb
+
+
+class SavesBoth(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.sigmoid(x)
+        ctx.save_for_backward(x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        _, y = ctx.saved_tensors
+        return dy * y * (1 - y)
+
+
+class SavesNoise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, scale):
+        noise = torch.randn_like(x)
+        ctx.noise = noise
+        ctx.scale = scale
+        return scale * x + noise
+
+    @staticmethod
+    def backward(ctx, dy):
+        return ctx.scale * dy, None
+
+
+class SavesInSetup(torch.autograd.Function):
+    @staticmethod
+    def forward(x, w, b):
+        return x * w + b, x > 0
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, w, b = inputs
+        ctx.mark_non_differentiable(output[1])
+        ctx.save_for_backward(x, w, b)
+
+    @staticmethod
+    def backward(ctx, dy, _):
+        x, w, _ = ctx.saved_tensors
+        return dy * w, dy * x, dy
+
+
+class SavesList(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.pieces = [x.detach().clone(), 2]
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * ctx.pieces[1]
+
+
+class OnlyForOne(torch.autograd.Function):
+    """Needs w only where x requires grad."""
+
+    @staticmethod
+    def forward(ctx, x, w, bias=None):
+        ctx.save_for_backward(x, w, bias)
+        y = x @ w
+        return y if bias is None else y + bias
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w, bias = ctx.saved_tensors
+        dx = dw = db = None
+        if ctx.needs_input_grad[0]:
+            dx = dy @ w.t()
+        if ctx.needs_input_grad[1]:
+            dw = x.t() @ dy
+        if bias is not None and ctx.needs_input_grad[2]:
+            db = dy.sum(0)
+        return dx, dw, db
+
+
+class ByFlag(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, mask, masked):
+        ctx.save_for_backward(mask)
+        ctx.masked = masked
+        return x * mask if masked else x * 2
+
+    @staticmethod
+    def backward(ctx, dy):
+        (mask,) = ctx.saved_tensors
+        return (dy * mask if ctx.masked else dy * 2), None, None
+
+
+class Inner(torch.autograd.Function):
+    """The gradient of x², whose own gradient needs x."""
+
+    @staticmethod
+    def forward(ctx, x, y, dy):
+        ctx.save_for_backward(x, dy)
+        return 2 * y.sqrt() * dy
+
+    @staticmethod
+    def backward(ctx, ddx):
+        x, dy = ctx.saved_tensors
+        return 2 * ddx * dy, None, 2 * ddx * x
+
+
+class SecondOrder(torch.autograd.Function):
+    """Needs x for the second derivative alone; positive x only."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = x * x
+        ctx.save_for_backward(x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, y = ctx.saved_tensors
+        return Inner.apply(x, y.detach(), dy)
+
+
+class Clamped(torch.autograd.Function):
+    """Values matter only beyond the limits, where no value of the sample lies."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.clamp(-100, 100)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return dy * (x.abs() <= 100)
+
+
+def x(*shape):
+    return torch.randn(shape, dtype=torch.float64, requires_grad=True)
+
+
+kills = [
+    pb.case(SavesBoth, x(3, 4)),
+    pb.case(SavesNoise, x(5), 2.0),
+    pb.case(SavesInSetup, x(4), x(4), x(4)),
+    pb.case(SavesList, x(3)),
+    pb.case(lambda t: SavesBoth.apply(t * 2).sum(), x(3)),
+]
+spares = [
+    pb.case(OnlyForOne, x(3, 4), x(4, 2), x(2)),
+    pb.case(OnlyForOne, x(3, 4), x(4, 2)),
+    pb.case(ByFlag, x(3), torch.tensor([1.0, 0.0, 2.0], dtype=torch.float64), False).declare(static=("mask",)),
+    pb.case(SecondOrder, x(3).detach().abs().add(0.5).requires_grad_()),
+    pb.case(Clamped, x(3)),
+]
