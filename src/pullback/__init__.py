@@ -9,6 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .authoring.op import Op as Op
+    from .authoring.op import keep as keep
+    from .authoring.op import op as op
+    from .authoring.op import sample as sample
     from .battery.check import check as check
     from .capture.case import Case as Case
     from .capture.case import case as case
@@ -23,6 +27,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOMES = {
+    "Op": "authoring.op",
+    "keep": "authoring.op",
+    "op": "authoring.op",
+    "sample": "authoring.op",
     "check": "battery.check",
     "Case": "capture.case",
     "case": "capture.case",

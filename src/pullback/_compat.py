@@ -71,9 +71,9 @@ def jvp_levels() -> int:
 
     Fallback: none; torch's own jvp calls it. Retire when a Function's setup_context can tell what it is run for.
     """
-    from torch._C._functorch import count_jvp_interpreters
+    from torch._C._functorch import TransformType, get_interpreter_stack
 
-    return count_jvp_interpreters()
+    return sum(interpreter.key() == TransformType.Jvp for interpreter in get_interpreter_stack() or ())
 
 
 def outside_transforms() -> Any:

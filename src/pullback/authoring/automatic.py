@@ -15,9 +15,9 @@ from .structure import flatten
 Tensor = torch.Tensor
 
 
-def automatic_rule(definition: Definition) -> Rule:
+def automatic_rule(definition: Definition, body: Callable[..., Any]) -> Rule:
     """A joint rule for every differentiable argument: the vjp of the surrogate, or of the body itself."""
-    function = definition.surrogate or definition.body
+    function = definition.surrogate or body
     targets = tuple(param.name for param in definition.differentiable)
     return Rule(targets, None, vjp_of(definition, function), definition.names, definition.place, definition.wanted)
 

@@ -9,8 +9,11 @@ from types import FunctionType
 from typing import Any, NoReturn
 
 
-class OpError(TypeError):
-    """An op or one of its rules is written in a way that cannot be right."""
+class OpError(RuntimeError):
+    """An op or one of its rules is written in a way that cannot be right, or is asked for a derivative that it does not have.
+
+    Not a TypeError: an operator of Tensor turns one that is raised inside it into "unsupported operand types".
+    """
 
 
 @dataclass(frozen=True, slots=True)
