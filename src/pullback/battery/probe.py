@@ -42,6 +42,10 @@ class Settings:
     dtype: torch.dtype | None = None
     device: str | None = None
 
+    def runs(self, code: str) -> bool:
+        """Return whether a check of the default tier is among the chosen ones."""
+        return code not in self.ignore and (not self.select or code in self.select)
+
 
 @dataclass(slots=True)
 class Baseline:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from .. import _compat
 from .evaluate import Evaluator, UserCodeError, differentiable, random_like
+
+if TYPE_CHECKING:
+    from .value import ValueVerdict
 
 
 class _NarrowSeen(_compat.dispatch_mode()):  # type: ignore[misc]
@@ -39,3 +42,15 @@ def narrow_inside(evaluator: Evaluator) -> bool:
         except UserCodeError:
             return False
     return mode.seen
+
+
+def digits(evaluator: Evaluator, verdict: ValueVerdict) -> torch.dtype:
+    """Return the dtype in whose digits an op works: that of its inputs, or a narrower one that the noise of its forward betrays."""
+    noise = max((v.noise for v in verdict.inputs.values()), default=0.0)
+    narrow = any(v.narrow for v in verdict.inputs.values())
+    found = [leaf.template.dtype for leaf in evaluator.wanted]
+    if noise > 1e-6:
+        found.append(torch.bfloat16)
+    elif noise > 1e-12 or narrow:
+        found.append(torch.float32)
+    return max(found, key=lambda dtype: torch.finfo(dtype).eps, default=torch.float64)

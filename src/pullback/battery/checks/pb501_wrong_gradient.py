@@ -9,6 +9,7 @@ from ...report.finding import Evidence, Finding
 from .. import tolerance
 from ..base import Check, Skipped
 from ..diagnose import causes
+from ..conjugates import missing_conjugate
 from ..locate import locate
 from ..probe import Probe, gradient_name
 from ..value import InputVerdict
@@ -53,6 +54,7 @@ class WrongGradient(Check):
                 probe.deliberate(wrong.path)
                 or (wrong.none and not probe.explained(wrong.path))
                 or probe.explained(wrong.path, "PB601", "PB602", "PB611")
+                or (probe.settings.runs("PB510") and missing_conjugate(probe, wrong.path))
             ):
                 continue
             yield self._wrong(probe, wrong)

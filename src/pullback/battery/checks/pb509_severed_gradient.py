@@ -20,8 +20,8 @@ class SeveredGradient(Check):
         What feeds that input never trains, and no error says so.
 
     How it is measured:
-        backward returns None for the input, or no output is connected to the graph, although moving the input moves an output smoothly. An input
-        that the sample leaves without requires_grad but that is named like a parameter (weight, bias, gamma, ...) is tried with requires_grad as well.
+        backward returns None for the input, or no output is connected to the graph, although moving the input moves an output smoothly. An
+        input that the sample leaves without requires_grad but that is named like a parameter (weight, bias, gamma, ...) is tried with it as well.
 
     Example:
         ``return grad_x, None`` for ``forward(ctx, x, weight)``; ``x.detach()`` before the op.
