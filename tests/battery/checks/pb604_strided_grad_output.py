@@ -87,7 +87,7 @@ class TwoOutputsRight(TwoOutputsSecondByPointer):
     @staticmethod
     def backward(ctx, d_sin, d_cos):
         (x,) = ctx.saved_tensors
-        return d_sin * x.cos() - as_packed(d_cos.contiguous(), x) * x.sin()
+        return d_sin * x.cos() - as_packed(d_cos.contiguous(), x.contiguous()) * x.sin()
 
 
 class MemoryWithoutConjugation(torch.autograd.Function):
