@@ -8,8 +8,8 @@ from ...diagnosis.where import describe
 from ...report.finding import Evidence, Finding
 from .. import tolerance
 from ..base import Check, Skipped
-from ..diagnose import causes
 from ..conjugates import missing_conjugate
+from ..diagnose import causes
 from ..locate import locate
 from ..probe import Probe, gradient_name
 from ..value import InputVerdict
@@ -22,10 +22,10 @@ class WrongGradient(Check):
         Training goes in a wrong direction, often slowly enough to be taken for a bad learning rate.
 
     How it is measured:
-        Each input moves along random signed directions; the change of the outputs, paired with random signed cotangents ±{1/2, 1, 2}, must equal the change
-        that backward predicts. A five-point stencil per output element gives the derivative, its truncation and its rounding noise, and at kinks the
-        interval between the one-sided derivatives; the tolerance is the sum of what was measured. Where backward is not linear in grad_output the
-        comparison uses non-negative cotangents.
+        Each input moves along random signed directions; the change of the outputs, paired with random signed cotangents ±{1/2, 1, 2}, must equal the
+        change that backward predicts. A five-point stencil per output element gives the derivative, its truncation and its rounding noise, and at
+        kinks the interval between the one-sided derivatives; the tolerance is the sum of what was measured. Where backward is not linear in
+        grad_output the comparison uses non-negative cotangents.
 
     Example:
         ``return 2 * grad_output`` for ``forward = x * x``: the factor x is missing.

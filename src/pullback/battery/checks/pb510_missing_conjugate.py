@@ -16,12 +16,12 @@ class MissingConjugate(Check):
     """The gradient of a complex input is right up to a complex conjugate.
 
     Why it matters:
-        For a complex input PyTorch's gradient points where a real loss grows fastest; the conjugated one points elsewhere, and gradient descent does not
-        descend. For ``y = w * x`` the gradient of x is ``grad_output * w.conj()``.
+        For a complex input PyTorch's gradient points where a real loss grows fastest; the conjugated one points elsewhere, and gradient descent does
+        not descend. For ``y = w * x`` the gradient of x is ``grad_output * w.conj()``.
 
     How it is measured:
-        Where the value test fails for a complex input or output, it is repeated on fresh directions with grad_output, the result, or both conjugated; one
-        of these then passes.
+        Where the value test fails for a complex input or output, it is repeated on fresh directions with grad_output, the result, or both
+        conjugated; one of these then passes.
 
     Example:
         ``return grad_output * w`` for ``forward = x * w`` with complex w.
