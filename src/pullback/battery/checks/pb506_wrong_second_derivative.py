@@ -93,8 +93,7 @@ def _cause(wrong: SecondMismatch, once: bool) -> str:
     if once:
         return "once_differentiable looks only at grad_output, which needs no gradient here, so the gradient comes out as a constant"
     if not wrong.tracked:
-        return "the gradient carries no graph: it is computed from values that autograd did not see (an intermediate saved by forward, numpy,
-        no_grad)"
+        return "the gradient carries no graph: it is computed from values that autograd did not see (an intermediate saved by forward)"
     return "part of the gradient is computed from values that autograd did not see (an intermediate saved by forward, detach, no_grad)"
 
 
