@@ -203,6 +203,32 @@ def test_subjects_of_the_same_name_are_told_apart():
     assert "\nG " in printed
 
 
+def test_the_same_note_on_many_subjects_is_told_once():
+    notes = [
+        Finding("PB703", "func-unsupported", "note", "unsupported", f"m.F{i}", f"F{i} refuses torch.func", fix="write setup_context")
+        for i in range(4)
+    ]
+    other = replace(notes[0], code="PB902", name="saved-more-than-needed")
+    error = replace(notes[0], severity="error")
+    printed = render(Report((*notes, other, error, replace(error, subject="m.F1"))))
+    assert printed.count("PB703 func-unsupported (note)") == 1
+    assert "  also       F1, F2, F3\n" in printed
+    assert printed.count("PB902 ") == 1
+    assert printed.count("PB703 func-unsupported: ") == 2
+    same = [replace(notes[0], fix=None, message=f"message {i}") for i in range(2)]
+    assert render(Report(tuple(same))).count("PB703 func-unsupported (note)") == 2
+
+
+def test_reasons_that_concern_every_subject_share_a_line():
+    runs = [CheckRun("PB501", name, "pass") for name in ("m.F", "m.G")]
+    runs += [
+        CheckRun(code, name, "skipped", reason) for code, reason in (("PB508", "no surrogate"), ("PB511", "no reference")) for name in ("m.F", "m.G")
+    ]
+    runs += [CheckRun("PB605", "m.G", "skipped", "random")]
+    printed = render(Report(checks=tuple(runs), subjects=("m.F", "m.G")))
+    assert "  skipped      PB508: no surrogate; PB511: no reference\n               PB605 (G): random\n" in printed
+
+
 @pytest.mark.parametrize(
     ("value", "text"),
     [(1.3, "1.3e+0"), (2.1e-9, "2.1e-9"), (0.0, "0"), (1.0, "1"), (float("nan"), "nan"), (float("inf"), "inf"), (12345.0, "1.2e+4")],

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from ..clean import clean
@@ -53,8 +53,12 @@ def short_names(subjects: Iterable[str]) -> dict[str, str]:
 
 
 def folded_reasons(report: Report) -> Iterator[tuple[str, str]]:
-    """Yield ``(label, text)``: each reason for which something did not run, once, with the codes and subjects that it concerns."""
+    """Yield ``(label, text)``: each reason for which something did not run, once, with its codes and subjects.
+
+    What concerns every subject that was checked is one text.
+    """
     names = short_names(_subjects(report))
+    everywhere = {names[run.subject] for run in report.checks if run.status in RAN}
     for status, label in (("unsupported", "unsupported"), ("skipped", "skipped"), ("error", "broke")):
         codes: dict[str, dict[str, None]] = defaultdict(dict)
         subjects: dict[str, dict[str, None]] = defaultdict(dict)
@@ -62,10 +66,16 @@ def folded_reasons(report: Report) -> Iterator[tuple[str, str]]:
             if run.status == status and run.reason:
                 codes[run.reason][run.code] = None
                 subjects[run.reason][names[run.subject]] = None
-        for reason, found in codes.items():
-            where = "" if len(subjects[reason]) == len(names) > 1 else f" ({_fold(subjects[reason])})"
-            yield label, f"{_fold_codes(found)}{where}: {reason}"
+        common = [reason for reason in codes if len(names) > 1 and everywhere and everywhere <= set(subjects[reason])]
+        texts = ["; ".join(f"{_fold_codes(codes[reason])}: {reason}" for reason in common)] if common else []
+        texts += [f"{_fold_codes(codes[reason])}{_where(subjects[reason], names)}: {reason}" for reason in codes if reason not in common]
+        for text in texts:
+            yield label, text
             label = ""
+
+
+def _where(subjects: Iterable[str], names: Mapping[str, str]) -> str:
+    return f" ({_fold(subjects)})" if len(names) > 1 else ""
 
 
 def searched_samples(report: Report) -> list[str]:

@@ -20,7 +20,7 @@ from rich.text import Text
 from ..clean import clean
 from ..finding import SEVERITIES, Evidence, Finding, Location
 from ..report import Report
-from .summary import Counts, folded_reasons, searched_samples, summary_line, table_rows
+from .summary import Counts, folded_reasons, searched_samples, short_names, summary_line, table_rows
 
 LABEL = 11
 OUTPUT_LINES = 10
@@ -72,8 +72,8 @@ class Rendered:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = max(40, options.max_width)
-        for finding in in_order(self.report):
-            for line in _finding(finding, console, width):
+        for finding, others in folded_notes(in_order(self.report)):
+            for line in _finding(finding, others, console, width):
                 yield _unwrapped(line)
             yield Text("")
         if self.report.checks:
@@ -90,7 +90,19 @@ def in_order(report: Report) -> list[Finding]:
     return sorted(report.findings, key=lambda f: (order.get(f.subject, len(order)), SEVERITIES.index(f.severity)))
 
 
-def _finding(finding: Finding, console: Console, width: int) -> Iterator[Text]:
+def folded_notes(findings: Sequence[Finding]) -> list[tuple[Finding, list[str]]]:
+    """Return the findings, each with the subjects of the later ones that it speaks for: notes of one code and one fix are told once."""
+    shown: dict[object, tuple[Finding, list[str]]] = {}
+    for finding in findings:
+        key = (finding.code, finding.fix) if finding.severity == "note" and finding.fix else id(finding)
+        if key in shown:
+            shown[key][1].append(finding.subject)
+        else:
+            shown[key] = (finding, [])
+    return list(shown.values())
+
+
+def _finding(finding: Finding, others: Sequence[str], console: Console, width: int) -> Iterator[Text]:
     yield from _hang(_headline(finding), console, width, 2)
     if finding.location is not None:
         yield _place(finding.location, width)
@@ -105,6 +117,8 @@ def _finding(finding: Finding, console: Console, width: int) -> Iterator[Text]:
         yield from _field("fix", Text(_lines(finding.fix), style="green"), console, width)
     if finding.upstream:
         yield from _field("upstream", Text(clean(finding.upstream)), console, width)
+    if others:
+        yield from _field("also", Text(clean(", ".join(short_names([finding.subject, *others])[subject] for subject in others))), console, width)
     if finding.repro:
         yield _command("repro", clean(finding.repro))
     yield _command("more", f"pullback explain {clean(finding.code)}")
