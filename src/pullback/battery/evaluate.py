@@ -109,6 +109,7 @@ class Evaluator:
         self.nonleaf = nonleaf
         self.through_backward = through_backward
         self.hold_everything = True
+        self.fresh_graphs = False
         self.static = tuple(static)
         names = target.positional(len(self.args))
         self._named: list[tuple[str, Any]] = [*zip(names, self.args, strict=True), *self.kwargs.items()]
@@ -155,6 +156,7 @@ class Evaluator:
             through_backward=self.through_backward,
         )
         new.hold_everything = self.hold_everything
+        new.fresh_graphs = self.fresh_graphs
         return new
 
     def cast(self, dtype: torch.dtype) -> Evaluator:
@@ -242,6 +244,10 @@ class Evaluator:
         outputs = [t for _, t in pairs]
         carrying = [i for i, t in enumerate(outputs) if t.requires_grad and differentiable(t)]
         return Outcome(arguments, result, outputs, [p for p, _ in pairs], carrying)
+
+    def again(self, outcome: Outcome) -> Outcome:
+        """Return `outcome`, or a new one where backward cannot be trusted to do the same twice on one graph (`fresh_graphs`)."""
+        return self.forward() if self.fresh_graphs else outcome
 
     def vjp(
         self,

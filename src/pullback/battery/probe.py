@@ -228,7 +228,23 @@ class Probe:
     def _lean(self, evaluator: Evaluator) -> Evaluator:
         lean = evaluator.variant()
         lean.hold_everything = self.repeats.forward_draws or not self._plain_randomness
+        lean.fresh_graphs = not isinstance(self.second_backward, list) or not all(map(same, *self.second_backward))
         return lean
+
+    @functools.cached_property
+    def second_backward(self) -> list[list[Tensor | None]] | UserCodeError:
+        """The gradients of two backward calls on one retained graph with the same cotangents, or what the second one raised.
+
+        Raises:
+            UserCodeError: if forward or the first backward raises.
+        """
+        outcome = self.native.forward()
+        cotangents = self.cotangents(outcome)
+        first = [None if g is None else g.detach().clone() for g in self.native.vjp(outcome, [copy_tensor(c) for c in cotangents], retain_graph=True)]
+        try:
+            return [first, self.native.vjp(outcome, [copy_tensor(c) for c in cotangents])]
+        except UserCodeError as error:
+            return error
 
     @functools.cached_property
     def _plain_randomness(self) -> bool:
@@ -323,7 +339,7 @@ def _nonlinearity(evaluator: Evaluator, generator: torch.Generator) -> tuple[str
 
     def gradient(cotangent: Sequence[Tensor]) -> list[Tensor | None]:
         try:
-            return evaluator.vjp(outcome, [copy_tensor(c) for c in cotangent], retain_graph=True)
+            return evaluator.vjp(evaluator.again(outcome), [copy_tensor(c) for c in cotangent], retain_graph=True)
         except UserCodeError:
             return evaluator.vjp(evaluator.forward(), [copy_tensor(c) for c in cotangent])
 

@@ -114,7 +114,7 @@ class ValueTest:
     def vjp(self, outcome: Outcome, cotangent: Sequence[Tensor], *, keep: bool = False) -> list[Tensor | None]:
         """Return gradients; a backward that refuses a second call gets a fresh forward."""
         try:
-            return self.evaluator.vjp(outcome, [copy_tensor(c) for c in cotangent], retain_graph=keep)
+            return self.evaluator.vjp(self.evaluator.again(outcome), [copy_tensor(c) for c in cotangent], retain_graph=keep)
         except UserCodeError:
             return self.evaluator.vjp(self.evaluator.forward(), [copy_tensor(c) for c in cotangent])
 

@@ -173,6 +173,7 @@ class BackwardCall:
         function: The class.
         context: The `ctx` it was given.
         grad_outputs: The cotangents it received; None where undefined.
+        received: Copies of them, made before backward ran.
         returned: What it returned, before the engine reduces or casts anything.
         error: What it raised instead.
     """
@@ -180,6 +181,7 @@ class BackwardCall:
     function: type[Function]
     context: Any
     grad_outputs: tuple[torch.Tensor | None, ...]
+    received: tuple[torch.Tensor | None, ...] = ()
     returned: Any = None
     error: BaseException | None = None
 
@@ -207,7 +209,7 @@ def observed_backward(*functions: type[Function]) -> Iterator[list[BackwardCall]
 def _observer(function: type[Function], method: Callable[..., Any], calls: list[BackwardCall]) -> Callable[..., Any]:
     @functools.wraps(method)
     def observe(ctx: Any, *grad_outputs: Any) -> Any:
-        call = BackwardCall(function, ctx, grad_outputs)
+        call = BackwardCall(function, ctx, grad_outputs, tuple(g.detach().clone() if isinstance(g, torch.Tensor) else None for g in grad_outputs))
         calls.append(call)
         try:
             call.returned = method(ctx, *grad_outputs)

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
+from ...capture.calls import BackwardCall, observed_backward
 from ...report.finding import Evidence, Finding
 from ..base import Check
 from ..evaluate import UserCodeError, copy_tensor
@@ -43,18 +44,31 @@ class MutatesGradOutput(Check):
         cotangents = probe.cotangents(outcome)
         before = [copy_tensor(c) for c in cotangents]
         versions = [c._version for c in cotangents]
-        with contextlib.suppress(UserCodeError):
+        with observed_backward(*probe.baseline.functions) as calls, contextlib.suppress(UserCodeError):
             probe.native.vjp(outcome, cotangents)
-        for y, now, then, version in zip([outcome.paths[i] for i in outcome.carrying], cotangents, before, versions, strict=True):
+        paths = [outcome.paths[i] for i in outcome.carrying]
+        found = False
+        for path, now, then, version in zip(paths, cotangents, before, versions, strict=True):
             if not same(now, then) or now._version != version:
-                yield self._mutated(probe, y, now, then)
+                found = True
+                yield self._mutated(probe, probe.backward_name, "" if path == "output" else f" (the one of {path})", now, then)
+        if not found and not probe.target.direct:
+            yield from self._inside(probe, calls)
 
-    def _mutated(self, probe: Probe, output: str, now: Tensor, then: Tensor) -> Finding:
+    def _inside(self, probe: Probe, calls: list[BackwardCall]) -> Iterator[Finding]:
+        blamed = set()
+        for call in calls:
+            for now, then in zip(call.grad_outputs, call.received, strict=True):
+                if call.function not in blamed and now is not None and not same(now, then) and then is not None:
+                    blamed.add(call.function)
+                    yield self._mutated(probe, f"{call.function.__name__}.backward", "", now, then)
+
+    def _mutated(self, probe: Probe, backward: str, which: str, now: Tensor, then: Tensor) -> Finding:
         changed = int((now != then).sum())
         return self.finding(
             probe,
-            f"{probe.backward_name} writes into grad_output" + ("" if output == "output" else f" (the one of {output})"),
-            evidence=[Evidence(f"{changed} of {now.numel()} elements of grad_output changed during backward")],
+            f"{backward} writes into grad_output{which}",
+            evidence=[Evidence(f"{changed} of {now.numel()} elements of grad_output{which} changed during backward")],
             cause="an in-place operation, out=, or a kernel writes to grad_output's memory",
             certain=True,
             fix="grad_output = grad_output.clone() before the first write, or the out-of-place operation",
