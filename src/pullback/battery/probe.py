@@ -17,6 +17,7 @@ from ..declare import Declaration
 from ..report.finding import Finding, Location
 from . import tolerance
 from .evaluate import BACKWARD_SEED, FORWARD_SEED, Evaluator, Outcome, UserCodeError, copy_tensor, differentiable, random_like
+from .state import Snapshot
 from .value import SIGNED, ValueTest, ValueVerdict
 
 
@@ -92,6 +93,7 @@ class Probe:
         self.settings = settings or Settings()
         self.target: Target = resolve_target(case.target)
         self.findings: list[Finding] = []
+        self.pristine = Snapshot(self.target)
         self.native = Evaluator.of_case(self.target, case)
         if self.settings.dtype is not None:
             self.native = self.native.cast(self.settings.dtype)
@@ -233,16 +235,13 @@ class Probe:
 
     @functools.cached_property
     def second_backward(self) -> list[list[Tensor | None]] | UserCodeError:
-        """The gradients of two backward calls on one retained graph with the same cotangents, or what the second one raised.
-
-        Raises:
-            UserCodeError: if forward or the first backward raises.
-        """
-        outcome = self.native.forward()
-        cotangents = self.cotangents(outcome)
-        first = [None if g is None else g.detach().clone() for g in self.native.vjp(outcome, [copy_tensor(c) for c in cotangents], retain_graph=True)]
+        """The gradients of two backward calls on one retained graph with the same cotangents, or what was raised."""
         try:
-            return [first, self.native.vjp(outcome, [copy_tensor(c) for c in cotangents])]
+            outcome = self.native.forward()
+            cotangents = self.cotangents(outcome)
+            first = self.native.vjp(outcome, [copy_tensor(c) for c in cotangents], retain_graph=True)
+            kept = [None if g is None else g.detach().clone() for g in first]
+            return [kept, self.native.vjp(outcome, [copy_tensor(c) for c in cotangents])]
         except UserCodeError as error:
             return error
 
