@@ -11,26 +11,24 @@ from ..compare import Gap, gradient_scales, largest_gap
 from ..evaluate import UserCodeError
 from ..probe import Probe, gradient_name
 from ..refusals import refuses
-from ..writes import Write, writes
+from ..writes import writes
 
 
 class SecondBackwardDiffers(Check):
-    """A second backward through the same graph gives another gradient, fails, or moves a buffer again.
+    """A second backward through the same graph gives another gradient, or fails.
 
     Why it matters:
         ``retain_graph=True``, several losses on one output, and double use of a subgraph call backward more than once. A backward that scales
         what it saved, or frees a graph built in forward, is right the first time only.
 
     How it is measured:
-        backward runs twice with the same grad_output on one retained graph; values must agree. A buffer that forward updates (running statistics)
-        must not be moved again by backward.
+        backward runs twice with the same grad_output on one retained graph; values must agree.
 
     Example:
-        ``ctx.saved_tensors[0].mul_(grad_output)``; ``torch.autograd.grad(ctx.y, ctx.x, grad_output)`` on a graph that forward built;
-        recomputing a batch norm in backward with its statistics switched on.
+        ``ctx.saved_tensors[0].mul_(grad_output)``; ``torch.autograd.grad(ctx.y, ctx.x, grad_output)`` on a graph that forward built.
 
     Instead:
-        Treat saved tensors as constants; rebuild inner graphs inside backward; recompute without side effects.
+        Treat saved tensors as constants; rebuild inner graphs inside backward.
 
     Limits:
         An error that backward raises on purpose at the second call is a refusal, not a finding.
@@ -42,12 +40,7 @@ class SecondBackwardDiffers(Check):
     stage = 2
 
     def run(self, probe: Probe) -> Iterator[Finding]:
-        moved = writes(probe)
-        buffers = {w.path for w in moved.in_forward if not w.wanted}
-        for write in moved.in_backward:
-            if write.path in buffers:
-                yield self._moves_again(probe, write)
-        if any(w.path not in buffers for w in moved.in_backward):
+        if probe.explained("", "PB609") and writes(probe).in_backward:
             return
         result = probe.second_backward
         if isinstance(result, UserCodeError):
@@ -58,16 +51,6 @@ class SecondBackwardDiffers(Check):
         gap = largest_gap([leaf.path for leaf in probe.native.wanted], result[1], result[0], gradient_scales(probe))
         if gap is not None:
             yield self._differs(probe, gap)
-
-    def _moves_again(self, probe: Probe, write: Write) -> Finding:
-        return self.finding(
-            probe,
-            f"{probe.backward_name} moves {write.path} again, as forward did",
-            evidence=[Evidence(f"{write.changed} of {write.count} elements of {write.path} changed during forward, and again during backward")],
-            cause="backward runs the forward computation again, with its side effect",
-            certain=True,
-            fix=f"Recompute without the update of {write.path}, or save what the update needs.",
-        )
 
     def _fails(self, probe: Probe, error: UserCodeError) -> Finding:
         freed = "second time" in str(error.error)
