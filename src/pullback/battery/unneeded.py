@@ -62,9 +62,10 @@ def _candidates(probe: Probe) -> list[Kept]:
 
 
 def _plain(origin: Origin) -> bool:
-    """Whether a tensor on ctx hangs there directly or in a list, tuple or dict, where a replay can alter it."""
+    """Whether a tensor on ctx is this call's own, and hangs there directly or in a list, tuple or dict, where a replay can alter it."""
     hidden = any(mark in origin.kept.path.removeprefix("ctx.") for mark in (".", "("))
-    return origin.source in ("argument", "inside", "persistent", "output") and not hidden
+    own = origin.source in ("inside", "output") or (origin.source == "argument" and origin.kept.tensor.requires_grad)
+    return own and not hidden
 
 
 def size(kept: Kept) -> str:

@@ -1,0 +1,272 @@
+"""PB614."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ...capture.calls import observed_backward
+from ...capture.saved import reachable
+from ...report.finding import Evidence, Finding
+from .. import tolerance
+from ..base import Check
+from ..evaluate import Arguments, Evaluator, Outcome, UserCodeError, copy_tensor, differentiable
+from ..probe import Probe, gradient_name, same
+from ..state import pristine
+
+DTYPES = (torch.float64, torch.float32, torch.bfloat16)
+
+
+@dataclass(slots=True)
+class _Call:
+    """One forward and backward: what came back, and copies of it made at once."""
+
+    outcome: Outcome
+    outputs: list[Tensor]
+    gradients: list[Tensor | None]
+    copies: list[Tensor | None]
+    returned: list[tuple[Tensor, Tensor]]
+
+
+class StateAcrossCalls(Check):
+    """What one call leaves behind changes another call, or changes what was returned before.
+
+    Why it matters:
+        Used once a step the op is right; used twice before backward, in two threads, replicas or dtypes, or with gradient accumulation, it is
+        silently wrong.
+
+    How it is measured:
+        Two calls with different inputs, sizes where forward takes them, run before their two backwards, in both orders: gradients must be those of
+        the calls alone, and what was returned must not change later. Each dtype runs first from the state in which the op was found, then after
+        another dtype. Buffers that forward updates must not be updated once more by backward. Tensors are kept alive throughout, so that caches by
+        address stay right.
+
+    Example:
+        ``MyOp.saved = x`` in forward; a global work buffer that is returned; a cache whose key leaves out the dtype; recomputing batch norm in
+        backward.
+
+    Instead:
+        Keep what belongs to a call on its ctx; return fresh tensors; put everything that matters into the key of a cache.
+
+    References:
+        pytorch/pytorch#16947, pytorch/pytorch#96136.
+    """
+
+    code = "PB614"
+    name = "state-across-calls"
+    severity = "error"
+
+    def run(self, probe: Probe) -> Iterator[Finding]:
+        self.alive: list[object] = []
+        with pristine(probe.pristine, probe.target):
+            finding = self._interleaved(probe) or self._dtypes(probe) or self._updates(probe)
+        self.alive.clear()
+        if finding is not None:
+            yield finding
+
+    def _interleaved(self, probe: Probe) -> Finding | None:
+        first = probe.native
+        for second, how in _seconds(first):
+            try:
+                alone = self._call(probe, first), self._call(probe, second)
+                overwritten = _overwritten(first, alone[0])
+                if overwritten:
+                    return self._overwrites(probe, overwritten)
+                both = [self._forward(probe, e) for e in (first, second)]
+                back = [self._forward(probe, e) for e in (first, second)]
+            except UserCodeError:
+                continue
+            for outcomes, order in ((both, (0, 1)), (back, (1, 0))):
+                for i in order:
+                    evaluator = (first, second)[i]
+                    try:
+                        got = self._backward(probe, evaluator, outcomes[i])
+                    except UserCodeError as error:
+                        return self._mixed(probe, how, order, f"the backward of call {i + 1} raised", error.short, "as alone")
+                    gap = _gap(evaluator, got.gradients, alone[i].copies)
+                    if gap is not None:
+                        return self._mixed(probe, how, order, f"{gap[0]} of call {i + 1}", gap[1], gap[2])
+        return None
+
+    def _forward(self, probe: Probe, evaluator: Evaluator) -> Outcome:
+        outcome = evaluator.forward()
+        self.alive.append(outcome)
+        return outcome
+
+    def _backward(self, probe: Probe, evaluator: Evaluator, outcome: Outcome) -> _Call:
+        outputs = [copy_tensor(y) for y in outcome.outputs]
+        with observed_backward(*probe.baseline.functions) as calls:
+            gradients = evaluator.vjp(outcome, _cotangents(outcome))
+        returned = [(g, copy_tensor(g)) for call in calls for g in call.gradients if isinstance(g, Tensor)]
+        call = _Call(outcome, outputs, gradients, [None if g is None else copy_tensor(g) for g in gradients], returned)
+        self.alive.append(call)
+        return call
+
+    def _call(self, probe: Probe, evaluator: Evaluator) -> _Call:
+        return self._backward(probe, evaluator, self._forward(probe, evaluator))
+
+    def _dtypes(self, probe: Probe) -> Finding | None:
+        if not all(leaf.template.is_floating_point() for leaf in probe.native.wanted):
+            return None
+        alone: dict[torch.dtype, tuple[Evaluator, _Call]] = {}
+        for dtype in DTYPES:
+            probe.pristine.restore()
+            try:
+                evaluator = probe.native.cast(dtype)
+                alone[dtype] = evaluator, self._call(probe, evaluator)
+            except UserCodeError:
+                continue
+        for before in alone:
+            for dtype, (evaluator, expected) in alone.items():
+                if before is dtype:
+                    continue
+                probe.pristine.restore()
+                try:
+                    self._call(probe, alone[before][0])
+                except UserCodeError:
+                    continue
+                try:
+                    got = self._call(probe, evaluator)
+                except UserCodeError as error:
+                    return self._after(probe, before, dtype, f"{error.stage} raises", error.short, "as alone")
+                gap = _output_gap(got, expected) or _gap(evaluator, got.gradients, expected.copies)
+                if gap is not None:
+                    return self._after(probe, before, dtype, *gap)
+        return None
+
+    def _updates(self, probe: Probe) -> Finding | None:
+        """Find a buffer that forward updates and that backward updates in just the same way once more."""
+        evaluator = probe.native
+        first, second = evaluator.arguments(), evaluator.arguments()
+        try:
+            before = _values(evaluator, first)
+            outcome = evaluator.forward(first)
+            once = _values(evaluator, first)
+            if all(map(same, before.values(), once.values())):
+                return None
+            evaluator.vjp(outcome, _cotangents(outcome))
+            both = _values(evaluator, first)
+            evaluator.forward(second)
+            evaluator.forward(second)
+            twice = _values(evaluator, second)
+        except UserCodeError:
+            return None
+        for path, value in both.items():
+            moved = differentiable(value) and not same(before[path], once[path]) and not same(once[path], value)
+            if moved and value.shape == twice[path].shape and torch.allclose(value, twice[path], equal_nan=True):
+                return self._twice(probe, path)
+        return None
+
+    def _overwrites(self, probe: Probe, what: str) -> Finding:
+        return self.finding(
+            probe,
+            f"{probe.target.name} overwrites what it returned: a later call changes {what} of an earlier one",
+            location=probe.forward_location if what.startswith("output") else probe.backward_location,
+            evidence=[Evidence(f"{what} of the first call after a second call with other inputs", got="changed", expected="unchanged")],
+            cause="a buffer that is kept between calls is returned",
+            certain=True,
+            fix="return a fresh tensor, or a clone of the buffer",
+        )
+
+    def _mixed(self, probe: Probe, how: str, order: tuple[int, ...], what: str, got: str, expected: str) -> Finding:
+        return self.finding(
+            probe,
+            f"{probe.backward_name} is wrong when the op is used twice before backward",
+            evidence=[Evidence(f"two calls {how}, then the backward of call {order[0] + 1} first: {what}", got, expected)],
+            cause="something of one call is kept where the next call overwrites it (a class attribute, a global, a shared buffer)",
+            certain=True,
+            fix="keep what backward needs on ctx: save_for_backward for tensors, attributes for the rest",
+        )
+
+    def _after(self, probe: Probe, before: torch.dtype, dtype: torch.dtype, what: str, got: str, expected: str) -> Finding:
+        names = [str(d).removeprefix("torch.") for d in (before, dtype)]
+        return self.finding(
+            probe,
+            f"{probe.target.name} behaves differently in {names[1]} once it has run in {names[0]}",
+            evidence=[Evidence(f"{names[1]} after {names[0]}: {what}", got, expected)],
+            cause="something made for the first dtype is kept and used again (a cache whose key leaves out the dtype, a global buffer)",
+            certain=True,
+            fix="make the dtype part of the cache's key, or keep nothing between calls",
+        )
+
+    def _twice(self, probe: Probe, path: str) -> Finding:
+        return self.finding(
+            probe,
+            f"{probe.backward_name} updates {path} once more, as forward did",
+            evidence=[Evidence(f"{path} after forward and backward equals {path} after two forwards", got="updated twice", expected="updated once")],
+            cause="backward recomputes forward together with its side effect",
+            certain=True,
+            fix=f"leave {path} alone in backward: pass a flag to the recomputation, or keep what forward computed",
+        )
+
+
+def _seconds(first: Evaluator) -> Iterator[tuple[Evaluator, str]]:
+    """Yield the same call with other values, and with fewer rows."""
+    leaves = [leaf for leaf in first.leaves if differentiable(leaf.template) and leaf.wanted]
+    yield first.variant({leaf.path: _other(leaf.template) for leaf in leaves}), "with other values"
+    rows = {leaf.template.shape[0] for leaf in leaves if leaf.template.dim()}
+    if len(rows) == 1 and (n := rows.pop()) > 1:
+        fewer = {leaf.path: copy_tensor(leaf.template[: n - 1]) for leaf in first.leaves if leaf.template.dim() and leaf.template.shape[0] == n}
+        yield first.variant(fewer), "of different sizes"
+
+
+def _other(t: Tensor) -> Tensor:
+    """Other values of the same kind: the tensor's own in another order, scaled by an exact factor."""
+    moved = t.detach().flatten().roll(1).view(t.shape) if t.numel() > 1 else t.detach()
+    return copy_tensor(moved * 1.125, like=t)
+
+
+def _cotangents(outcome: Outcome) -> list[Tensor]:
+    """Signed cotangents that depend on nothing but the position."""
+    made = []
+    for y in outcome.live:
+        signs = torch.arange(y.numel(), dtype=torch.float64).add(1).mul(2.399963).sin().round(decimals=3)
+        made.append(torch.empty_like(y, memory_format=torch.preserve_format).detach().copy_(signs.view(y.shape)))
+    return made
+
+
+def _overwritten(evaluator: Evaluator, call: _Call) -> str:
+    for path, now, then in zip(call.outcome.paths, call.outcome.outputs, call.outputs, strict=True):
+        if not same(now.detach(), then):
+            return path
+    for leaf, now, then in zip(evaluator.wanted, call.gradients, call.copies, strict=True):
+        if not same(now, then):
+            return gradient_name(leaf.path)
+    return "" if all(same(now, then) for now, then in call.returned) else "a gradient that backward returned"
+
+
+def _gap(evaluator: Evaluator, got: list[Tensor | None], expected: list[Tensor | None]) -> tuple[str, str, str] | None:
+    for leaf, a, b in zip(evaluator.wanted, got, expected, strict=True):
+        if same(a, b):
+            continue
+        name = gradient_name(leaf.path)
+        if a is None or b is None:
+            return name, _kind(a), _kind(b)
+        if a.shape != b.shape or a.dtype != b.dtype:
+            return name, _kind(a), _kind(b)
+        error = torch.nan_to_num((a - b).abs(), nan=torch.inf)
+        at = int(error.argmax())
+        if float(error.flatten()[at]) > tolerance.linear(a.dtype, float(torch.nan_to_num(b.abs()).max()), a.numel()):
+            return name, f"{a.flatten()[at].item():.6g}", f"{b.flatten()[at].item():.6g}"
+    return None
+
+
+def _output_gap(got: _Call, expected: _Call) -> tuple[str, str, str] | None:
+    for path, a, b in zip(got.outcome.paths, got.outputs, expected.outputs, strict=False):
+        if a.dtype != b.dtype or a.shape != b.shape:
+            return path, _kind(a), _kind(b)
+    return None
+
+
+def _kind(t: Tensor | None) -> str:
+    return "None" if t is None else f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}"
+
+
+def _values(evaluator: Evaluator, arguments: Arguments) -> dict[str, Tensor]:
+    """Copies of all tensors that the arguments hold and that are not differentiated."""
+    names = [name for name, _ in evaluator.named]
+    found = [pair for name, value in zip(names, (*arguments.args, *arguments.kwargs.values()), strict=True) for pair in reachable(value, name)]
+    return {path: copy_tensor(t) for path, t in found if not t.requires_grad}

@@ -1,0 +1,189 @@
+"""Kills and spares of PB614."""
+
+import functools
+
+import torch
+
+import pullback as pb
+
+WORK: dict = {}
+BUFFER = None
+SCALES: dict = {}
+BY_ADDRESS: dict = {}
+
+
+class OnClass(torch.autograd.Function):
+    x = None
+
+    @staticmethod
+    def forward(ctx, x, p):
+        OnClass.x = x.detach()
+        return x**p
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        return dy * 3 * OnClass.x**2, None
+
+
+class OnStack(torch.autograd.Function):
+    """A global stack: right only if the backwards come in the reverse order."""
+
+    stack: list = []
+
+    @staticmethod
+    def forward(x, w):
+        return x * w
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        OnStack.stack.append(inputs)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        x, w = OnStack.stack.pop() if len(OnStack.stack) > 1 else OnStack.stack[0]
+        return dy * w.detach(), dy * x.detach()
+
+
+class ReturnsBuffer(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sin()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        global BUFFER
+        (x,) = ctx.saved_tensors
+        if BUFFER is None or BUFFER.shape != x.shape or BUFFER.dtype != x.dtype:
+            BUFFER = torch.empty_like(x)
+        return torch.mul(dy, x.cos(), out=BUFFER)
+
+
+class KeyWithoutDtype(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        scale = SCALES.setdefault(x.shape[-1], torch.arange(1, x.shape[-1] + 1, dtype=x.dtype))
+        ctx.n = x.shape[-1]
+        return x * scale
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * SCALES[ctx.n]
+
+
+class UpdatesTwice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, mean):
+        ctx.save_for_backward(x)
+        ctx.mean = mean
+        return UpdatesTwice.centre(x, mean) ** 3
+
+    @staticmethod
+    def centre(x, mean):
+        centre = x.mean(0)
+        mean.lerp_(centre.detach(), 0.25)
+        return x - centre
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        x = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            y = UpdatesTwice.centre(x, ctx.mean) ** 3
+        return torch.autograd.grad(y, x, dy)[0], None
+
+
+class UpdatesOnce(UpdatesTwice):
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        x = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            y = UpdatesTwice.centre(x, ctx.mean.clone()) ** 3
+        return torch.autograd.grad(y, x, dy)[0], None
+
+
+class KeyWithDtype(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        key = x.shape[-1], x.dtype
+        if key not in WORK:
+            WORK[key] = torch.arange(1, x.shape[-1] + 1, dtype=x.dtype)
+        ctx.key = key
+        return x * WORK[key]
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * WORK[ctx.key]
+
+
+@functools.lru_cache
+def table(n, dtype):
+    return torch.linspace(1, 2, n, dtype=dtype)
+
+
+class Memoised(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * table(x.shape[-1], x.dtype)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * table(dy.shape[-1], dy.dtype)
+
+
+class ByAddress(torch.autograd.Function):
+    """Packs a weight once and keeps the packed form with the weight itself, so that the address stays its own."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        key = w.data_ptr()
+        if key not in BY_ADDRESS or BY_ADDRESS[key][0] is not w:
+            BY_ADDRESS[key] = w, w.detach().t().contiguous()
+        ctx.packed = key
+        ctx.save_for_backward(x, w)
+        return x @ w
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy @ w.t(), x.t() @ dy
+
+
+class Counts(torch.autograd.Function):
+    calls = 0
+
+    @staticmethod
+    def forward(ctx, x):
+        Counts.calls += 1
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return 2 * x * dy
+
+
+def x(*shape):
+    return torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)).requires_grad_()
+
+
+kills = [
+    pb.case(OnClass, x(3), 3),
+    pb.case(OnStack, x(4), x(4)),
+    pb.case(ReturnsBuffer, x(2, 3)),
+    pb.case(KeyWithoutDtype, x(2, 3)),
+    pb.case(UpdatesTwice, x(4, 3), torch.zeros(3, dtype=torch.float64)),
+    pb.case(lambda t: ReturnsBuffer.apply(t * 2), x(3)),
+]
+spares = [
+    pb.case(KeyWithDtype, x(2, 3)),
+    pb.case(Memoised, x(2, 3)),
+    pb.case(ByAddress, x(2, 3), x(3, 2)),
+    pb.case(Counts, x(3)),
+    pb.case(UpdatesOnce, x(4, 3), torch.zeros(3, dtype=torch.float64)),
+]
