@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dis
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -47,6 +48,7 @@ class Attempt:
         frames: Frames of the checked code, outermost first.
         outputs: Differentiable tensors that forward returned.
         gradients: One entry per differentiated tensor; None where there is no gradient.
+        refused: Whether the checked code raised the error itself, by raise or assert.
         inputs: Paths and tensors that were differentiated.
     """
 
@@ -59,6 +61,7 @@ class Attempt:
     outputs: tuple[torch.Tensor, ...] = ()
     gradients: tuple[torch.Tensor | None, ...] = ()
     inputs: tuple[tuple[str, torch.Tensor], ...] = ()
+    refused: bool = False
 
     @property
     def passed(self) -> bool:
@@ -66,10 +69,11 @@ class Attempt:
         return self.stage == "done"
 
     @property
-    def key(self) -> tuple[str, int, str]:
+    def key(self) -> tuple[str, tuple[int, int], str]:
         """The failure, digits masked: two attempts with the same key failed in the same way."""
-        line = self.frames[-1].line if self.frames else 0
-        return self.stage, line, re.sub(r"\d+", "#", self.message)[:160]
+        last = self.frames[-1] if self.frames else None
+        place = (last.line, last.span[3] if last.span else 0) if last else (0, 0)
+        return self.stage, place, re.sub(r"\d+", "#", self.message)[:160]
 
 
 def named_arguments(args: Sequence[Any], slots: Sequence[Slot]) -> list[tuple[str, Any]]:
@@ -185,6 +189,7 @@ def _note_error(attempt: Attempt, error: BaseException, stage: Stage) -> None:
         text = text.splitlines()[-1]
     attempt.message = f"{type(error).__name__}: {text}"
     attempt.frames = user_frames(error.__traceback__)
+    attempt.refused = _raised_by_code(error.__traceback__)
     error.__traceback__ = None
 
 
@@ -197,6 +202,14 @@ def user_frames(traceback: TracebackType | None) -> list[UserFrame]:
             frames.append(UserFrame(code, traceback.tb_lineno, _span(code, traceback.tb_lasti), dict(traceback.tb_frame.f_locals)))
         traceback = traceback.tb_next
     return frames
+
+
+def _raised_by_code(traceback: TracebackType | None) -> bool:
+    while traceback is not None and traceback.tb_next is not None:
+        traceback = traceback.tb_next
+    if traceback is None or _is_ours(traceback.tb_frame.f_code.co_filename):
+        return False
+    return traceback.tb_frame.f_code.co_code[traceback.tb_lasti] == dis.opmap["RAISE_VARARGS"]
 
 
 _TORCH = str(torch.__path__[0])

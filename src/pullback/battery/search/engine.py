@@ -17,21 +17,21 @@ from .guards import ensure_group
 from .moment import Moment
 from .proposals import livelier, proposals
 from .quality import Quality, assess
-from .specs import State
+from .specs import Spec, State
 
 CHANGE_PENALTY = 0.12
 DISTANCE_PENALTY = 0.3
-REPEAT_PENALTY = 0.06
+REPEAT_PENALTY = 0.03
 POSITION_PENALTY = 0.008
 DEPTH_BONUS = 0.2
 MORE_AFTER_FOUND = 60
 CHUNK = 12
 ONE_OFFS = 5  # the first runs may import, initialise or build something once
 ONE_OFF_SECONDS = 0.05
-PROOF = re.compile(r"incorrect number of gradients|NameError|UnboundLocalError|NotImplementedError: You must implement")
+PROOF = re.compile(r"incorrect number of gradients|NameError|UnboundLocalError|NotImplementedError: You must implement|expected Variable or None")
 
 
-Key = tuple[str, int, str]
+Key = tuple[str, tuple[int, int], str]
 
 
 class BudgetSpent(Exception):
@@ -101,10 +101,11 @@ class Search:
         seed: Of all draws.
         budget: Evaluations and seconds.
         use_messages: Whether the wording of errors is read.
+        pinned: Position and kind of an argument that must keep its kind.
     """
 
-    def __init__(self, evidence: Evidence, seed: int, budget: Budget, use_messages: bool = True):
-        self.evidence, self.seed, self.budget, self.use_messages = evidence, seed, budget, use_messages
+    def __init__(self, evidence: Evidence, seed: int, budget: Budget, use_messages: bool = True, pinned: tuple[int, str] | None = None):
+        self.evidence, self.seed, self.budget, self.use_messages, self.pinned = evidence, seed, budget, use_messages, pinned
         self.heap: list[_Entry] = []
         self.known: set[State] = set()
         self.failures: Counter[Key] = Counter()
@@ -123,11 +124,16 @@ class Search:
             self.budget.apart += max(0.0, time.perf_counter() - started - ONE_OFF_SECONDS)
         return attempt
 
-    def search(self) -> None:
-        """Search until a sample is good, or the budget or the ideas are spent."""
-        self.start = tuple(self.evidence.first_specs(slot)[0] for slot in self.evidence.slots)
+    def search(self, start: State | None = None, most: int | None = None) -> None:
+        """Search until a sample is good, or the budget or the ideas are spent.
+
+        Args:
+            start: Where to begin; the likeliest kind of every parameter if left out.
+            most: Most evaluations of this search, within the budget.
+        """
+        self.start = start or tuple(self.evidence.first_specs(slot)[0] for slot in self.evidence.slots)
         self._push(self.start, 3.0, None)
-        stop = self.budget.evaluations
+        stop = self.budget.evaluations if most is None else min(self.budget.evaluations, self.budget.used + most)
         try:
             while self.heap and self.budget.used < stop and not self._settled():
                 had_one = self.best is not None
@@ -187,7 +193,7 @@ class Search:
             heapq.heappush(self.heap, _Entry(cost, self.number, some[-1], key, seen, states, progress, position + CHUNK))
 
     def _cost(self, state: State) -> float:
-        changed = sum(a != b for a, b in zip(state, self.start, strict=True))
+        changed = sum(_essence(a) != _essence(b) for a, b in zip(state, self.start, strict=True))
         distance = sum(
             self.evidence.traits[slot.name].distance(spec.kind) for spec, slot in zip(state, self.evidence.slots, strict=True) if not slot.star
         )
@@ -212,8 +218,10 @@ class Search:
         ]
         line = inside[-1].line if inside else method.lineno
         relative = (line - method.lineno) / max(1, (method.end_lineno or method.lineno) - method.lineno + 1)
+        span = attempt.frames[-1].span
+        column = 0.03 * min(1.0, span[3] / 120) if span is not None else 0.0
         deeper = min(1.0, 0.5 * (len(attempt.frames) - 1))
-        return base + 0.8 * relative + DEPTH_BONUS * deeper * (0.5 if inside else 0.0)
+        return base + 0.8 * relative + column + DEPTH_BONUS * deeper * (0.5 if inside else 0.0)
 
     def _pop(self) -> _Entry | None:
         entry = heapq.heappop(self.heap)
@@ -229,8 +237,15 @@ class Search:
         return entry
 
     def _push(self, state: State, priority: float, key: Key | None) -> None:
-        if state in self.known:
+        if state in self.known or (self.pinned is not None and state[self.pinned[0]].kind != self.pinned[1]):
             return
         self.known.add(state)
         self.number += 1
         heapq.heappush(self.heap, _Entry(-priority, self.number, state, key, self.failures[key] if key else 0))
+
+
+def _essence(spec: Spec) -> Spec:
+    """Without what is changed for all tensors at once."""
+    if not spec.is_tensor:
+        return spec
+    return spec.with_(leaf=True, grad=True, dtype="float64")

@@ -62,7 +62,7 @@ def gather_evidence(source: FunctionSource) -> Evidence:
 
 
 def _note_gradients(source: FunctionSource, traits: dict[str, Trait]) -> None:
-    positions, closed = none_positions(source.backward)
+    positions, closed = none_positions(source.backward, source.namespace)
     if closed and len(positions) < len([s for s in source.slots if not s.star]):
         closed = False
     for slot in source.slots:
@@ -201,7 +201,8 @@ def _lists(trait: Trait) -> list[Spec]:
 
 def _objects(slot: Slot, trait: Trait, kind: str = "object") -> list[Spec]:
     names = tuple(a for a in trait.attributes if not a.startswith("__"))
-    return [Spec(kind, value=names, items=tuple(_attribute_spec(name) for name in names))]
+    full = Spec(kind, value=names, items=tuple(_attribute_spec(name) for name in names))
+    return [full] if kind == "object" else [Spec(kind, value=(), items=()), full] if trait.filled else [full, Spec(kind, value=(), items=())]
 
 
 def _attribute_spec(name: str) -> Spec:

@@ -15,12 +15,13 @@ from .blame import blamed
 from .engine import Budget, BudgetSpent, Search
 from .evidence import Evidence, gather_evidence
 from .guards import ensure_group, restored, uses_collectives
-from .samples import improved, structural, variations, with_all_gradients
+from .improve import improved, refine
+from .samples import structural, variations, with_all_gradients
 from .skeleton import skeleton
 from .specs import INVENTED_KINDS, Spec, State, build_state, show_call
 from .syntax import Unsearchable, read_function
 
-EXTRA_EVALUATIONS = 120
+EXTRA_EVALUATIONS = 250
 
 
 @dataclass(frozen=True, slots=True)
@@ -150,17 +151,15 @@ def _found(search: Search) -> SearchResult:
     assert search.best is not None
     evidence, budget = search.evidence, search.budget
     budget.evaluations = budget.used + EXTRA_EVALUATIONS
-    first, quality = search.best.attempt, search.best.quality
+    best = improved(search.best, search)
+    first, quality = best.attempt, best.quality
     states: list[State] = [first.state]
     severed: State | None = None
     try:
-        better = improved(first, evidence, search.evaluate, search.seed)
-        if better is not first:
-            first, states = better, [better.state]
         for state in _further(first, evidence, search):
             if state not in states:
                 states.append(state)
-        wanted = with_all_gradients(first.state, evidence)
+        wanted = with_all_gradients(first.state)
         if wanted is not None and search.evaluate(wanted).stage in ("done", "no-grad"):
             severed = wanted
     except BudgetSpent:
@@ -184,15 +183,17 @@ def _further(first: Attempt, evidence: Evidence, search: Search) -> Iterator[Sta
     other = structural(first, evidence, search.evaluate, search.seed)
     if other is not None:
         yield other.state
-    for _, state in variations(first.state, evidence):
+    for index, state in variations(first.state, evidence):
         if search.evaluate(state).passed:
             yield state
+        elif state[index].is_tensor and (found := refine(state, index, search)) is not None:
+            yield found.attempt.state
 
 
 def _case(search: Search, state: State, index: int) -> Case:
     evidence = search.evidence
     function = evidence.source.function
-    args = build_state(state, evidence.slots, search.seed + index)
+    args = build_state(state, evidence.slots, search.seed)
     invented = tuple(slot.name for slot, spec in zip(evidence.slots, state, strict=True) if _invented(spec))
     return Case(function, args, {}, declaration_of(function), "searched", index, invented)
 

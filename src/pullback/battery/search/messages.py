@@ -5,6 +5,7 @@ The search works without this table, only less well, so an error that a later to
 
 from __future__ import annotations
 
+import itertools
 import math
 import re
 from collections.abc import Callable, Iterator
@@ -14,7 +15,7 @@ import torch
 
 from .invented import CALLABLES
 from .moment import Change, Moment, on_tensors
-from .shapes import borrowed, doubled, first_shape, reshaped, squared, swap_sizes, to_rank
+from .shapes import borrowed, doubled, first_shape, reshaped, squared, swap_sizes, swap_together, to_rank
 from .specs import Spec, tensor
 
 Propose = Callable[[Moment, "re.Match[str]"], Iterator[Change]]
@@ -59,6 +60,11 @@ def changes_for(moment: Moment) -> Iterator[Change]:
 def _unpack(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
     count = int(match[1])
     yield from to_rank(moment, moment.tensors(), count)
+    for name in moment.tensors():
+        shape = first_shape(moment.spec(name)) or ()
+        if shape and count <= 16:
+            yield {name: reshaped(moment.spec(name), (*shape[:-1], count))}
+            yield {name: reshaped(moment.spec(name), (count, *shape[1:]))}
     for name in moment.suspects:
         spec = moment.spec(name)
         if spec.kind in ("tensors", "star") and spec.items and len(spec.items) != count:
@@ -75,6 +81,8 @@ def _no_attribute(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
         if spec.kind in ("object", "dict") and attribute not in spec.value:
             yield {name: _with_member(spec, attribute)}
     for name in moment.blamed:
+        if match[1] in ("Tensor", "Parameter") and moment.spec(name).kind == "tensor" and not hasattr(torch.Tensor, attribute):
+            yield {name: moment.spec(name).with_(value=tuple(dict.fromkeys([*(moment.spec(name).value or ()), attribute])))}
         if hasattr(torch.Tensor, attribute):
             yield from moment.kind_change(name, "tensor")
             yield from moment.kind_change(name, "index")
@@ -131,6 +139,8 @@ def _sizes_differ(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
     a, b = int(match[1]), int(match[2])
     yield from swap_sizes(moment, a, b)
     yield from swap_sizes(moment, b, a)
+    yield from swap_together(moment, a, b)
+    yield from swap_together(moment, b, a)
     yield from borrowed(moment, moment.tensors())
 
 
@@ -170,26 +180,9 @@ def _view(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
 @message("number of elements", r"(\w+) to be (\d)-dimensional with (\d+) elements|(\w+) (?:should|to) (?:contain|have) (\d+) elements")
 def _elements(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
     count = int(match[3] or match[5])
-    named = match[1] or match[4]
-    for name in dict.fromkeys([*([named] if named in moment.evidence.traits else []), *moment.tensors()]):
+    named = str(match[1] or match[4])
+    for name in [*([named] if named in moment.evidence.traits else []), *moment.tensors()]:
         yield {name: reshaped(moment.spec(name), (count,))}
-
-
-@message(
-    "shape does not fit",
-    r"shape '?\[[^\]]*\]'? is invalid|cannot be broadcast|doesn't match the broadcast shape|must match (?:the )?(?:existing )?(?:size|"
-    r"shape)|mismatch|inconsistent|same (?:size|shape|number)|"
-    r"not broadcastable|shapes? .*(?:differ|not equal|must be equal)|expected (?:size|shape|input)|to have (?:size|shape|\d+)|"
-    r"sizes provided|number of sizes|do(?:es)? not match|incompatible",
-)
-def _does_not_fit(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
-    numbers = [int(n) for n in re.findall(r"\d+", moment.attempt.message)][:8]
-    for a in dict.fromkeys(numbers):
-        for b in dict.fromkeys(numbers):
-            if a != b and 0 < b <= 16:
-                yield from swap_sizes(moment, a, b)
-    yield from borrowed(moment, moment.tensors())
-    yield from doubled(moment, moment.tensors())
 
 
 @message("not divisible", r"divisible|multiple of|\beven\b|split_size|equal (?:parts|chunks)|not evenly")
@@ -495,3 +488,32 @@ def _nothing_differentiable(moment: Moment, match: re.Match[str]) -> Iterator[Ch
             yield {slot.name: on_tensors(spec, lambda one: one.with_(grad=True) if one.kind == "tensor" else one)}
         if not slot.star and spec.kind != "tensor":
             yield from moment.kind_change(slot.name, "tensor")
+
+
+@message(
+    "shape does not fit",
+    r"shape '?\[[^\]]*\]'? is invalid|(?:cannot|not) be broadcast|doesn't match the broadcast shape|must match (?:the )?(?:existing )?(?:size|"
+    r"shape)|mismatch|inconsistent|same (?:size|shape|number)|"
+    r"not broadcastable|shapes? .*(?:differ|not equal|must be equal)|expected (?:size|shape|input)|to have (?:size|shape|\d+)|"
+    r"sizes provided|number of sizes|do(?:es)? not match|incompatible",
+)
+def _does_not_fit(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    pairs = [(a, b) for a, b in size_pairs(moment.attempt.message) if 0 < b <= 16]
+    for a, b in pairs:
+        yield from swap_sizes(moment, a, b)
+        yield from swap_together(moment, a, b)
+    yield from borrowed(moment, moment.tensors())
+    yield from doubled(moment, moment.tensors())
+
+
+def size_pairs(text: str) -> list[tuple[int, int]]:
+    """Return which number of an error to replace by which: those where two printed shapes differ first, then any two."""
+    shapes = [[int(n) for n in re.findall(r"\d+", found)] for found in re.findall(r"[(\[](\d+(?:, ?\d+)*,?)[)\]]", text)]
+    pairs: list[tuple[int, int]] = []
+    for one, other in itertools.combinations(shapes, 2):
+        for a, b in zip(reversed(one), reversed(other), strict=False):
+            if a != b:
+                pairs += [(a, b), (b, a)]
+    numbers = [int(n) for n in re.findall(r"\d+", text)][:8]
+    pairs += [(a, b) for a in numbers for b in numbers if a != b]
+    return list(dict.fromkeys(pairs))

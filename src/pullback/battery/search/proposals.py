@@ -35,8 +35,12 @@ def _new_states(moment: Moment, changes: Iterable[Change]) -> Iterator[State]:
 def _changes(moment: Moment, use_messages: bool) -> Iterator[Change]:
     if use_messages:
         yield from changes_for(moment)
+    if not moment.blamed:
+        yield from _flips(moment)
     blamed = list(moment.blamed)
     rest = [slot.name for slot in moment.slots if slot.name not in blamed]
+    if moment.attempt.refused:
+        yield from _other_draws(moment, blamed)
     yield from _other_kinds(moment, blamed, 5)
     yield from _other_values(moment, blamed)
     yield from pool(moment, blamed)
@@ -45,6 +49,15 @@ def _changes(moment: Moment, use_messages: bool) -> Iterator[Change]:
     yield from _all_at_rank(moment)
     yield from _other_values(moment, rest)
     yield from pool(moment, rest)
+    yield from _other_draws(moment, [*([] if moment.attempt.refused else blamed), *rest])
+
+
+def _other_draws(moment: Moment, names: list[str]) -> Iterator[Change]:
+    """Values matter where the code looks at them and refuses them itself, and hardly ever elsewhere."""
+    for name in names:
+        spec = moment.spec(name)
+        if spec.kind == "tensor":
+            yield from ({name: spec.with_(draw=draw)} for draw in ("positive", "unit", "spd", "simplex") if draw != spec.draw)
 
 
 def livelier(attempt: Attempt, evidence: Evidence, names: list[str]) -> Iterator[State]:
@@ -90,13 +103,30 @@ def _other_values(moment: Moment, names: list[str]) -> Iterator[Change]:
                 yield {name: spec.with_(value=value)}
         if spec.kind == "str":
             yield from ({name: other} for other in specs_of_kind("str", moment.slot(name), trait) if other != spec)
-        if spec.kind == "tensor":
-            yield from ({name: spec.with_(draw=draw)} for draw in ("positive", "unit", "spd", "simplex") if draw != spec.draw)
         if spec.kind == "index":
             yield from ({name: spec.with_(value=bound)} for bound in (2, 4) if bound != spec.value)
             yield {name: spec.with_(dtype="int32")}
         if spec.kind in ("tensors", "star"):
             yield from _other_lists(name, spec)
+        if spec.kind == "dict":
+            yield from ({name: other} for other in specs_of_kind("dict", moment.slot(name), trait) if other != spec)
+        if spec.kind in ("dict", "object"):
+            yield from _other_members(name, spec)
+
+
+def _flips(moment: Moment) -> Iterator[Change]:
+    for slot in moment.slots:
+        spec = moment.spec(slot.name)
+        value = slot.default if spec.kind == "default" else spec.value
+        if isinstance(value, bool):
+            yield {slot.name: Spec("bool", value=not value)}
+
+
+def _other_members(name: str, spec: Spec) -> Iterator[Change]:
+    for member in (Spec("tensor", (3, 4), grad=False), Spec("int", value=2), Spec("bool", value=True), Spec("tensor", (4,), grad=False)):
+        for i, now in enumerate(spec.items):
+            if now != member:
+                yield {name: spec.with_(items=(*spec.items[:i], member, *spec.items[i + 1 :]))}
 
 
 def _other_lists(name: str, spec: Spec) -> Iterator[Change]:

@@ -119,27 +119,7 @@ def _unused_flags(attempt: Attempt, evidence: Evidence, run_state: Run, seed: in
 def _different(spec: Spec) -> Spec | None:
     if spec.kind == "float":
         return spec.with_(value=spec.value * 1.7 + 0.11)
-    if has_tensors(spec):
-        return on_tensors(spec, _other_draw)
-    return None
-
-
-def _other_draw(spec: Spec) -> Spec:
-    others = {
-        "normal": "wide",
-        "wide": "normal",
-        "positive": "unit",
-        "unit": "positive",
-        "labels": "binary",
-        "binary": "labels",
-        "symmetric": "spd",
-        "spd": "symmetric",
-    }
-    if spec.kind == "tensor":
-        return spec.with_(draw=others.get(spec.draw, "normal"))
-    if spec.kind == "index":
-        return spec.with_(value=max(1, (spec.value or 3) - 1))
-    return spec.with_(kind="mask", draw="inverted")
+    return on_tensors(spec, lambda one: one.with_(variant=1)) if has_tensors(spec) else None
 
 
 def _shape_flags(attempt: Attempt, evidence: Evidence) -> list[Flag]:

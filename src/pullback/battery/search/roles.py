@@ -148,6 +148,13 @@ METHOD_KINDS = _weighted(_METHODS)
 ATTRIBUTE_KINDS = _weighted(_ATTRIBUTES)
 FUNCTION_ROLES = {name: tuple("" if role == "-" else role for role in roles) for names, roles in _rows(_FUNCTIONS) for name in names}
 
+KEYWORD_ROLES = {
+    **dict.fromkeys(("dim", "axis"), "dim"),
+    **{name: name for name in ("group", "index", "dtype", "device", "mask")},
+    "keepdim": "bool",
+    "eps": "float",
+    "size": "shape",
+}
 _RANKS = {"matrix2": 2, "matrix3": 3, "matrix4": 4, "conv3": 3, "conv4": 4, "vector": 1, "index1": 1, "labels": 1, "weight": 2}
 _DRAWS = {"unit": "unit", "positive": "positive", "binary": "binary", "simplex": "simplex", "spd": "spd", "symmetric": "symmetric", "tril": "tril"}
 
@@ -180,8 +187,8 @@ def note_role(trait: Trait | None, role: str, weight: float) -> None:
         trait.score("float", 1.6 * weight)
         trait.usual["float"] = 0.3
     elif role == "sized":
-        trait.score("tensors", 0.8 * weight)
-        trait.score("ints", 0.8 * weight)
+        trait.score("tensors", 0.5 * weight)
+        trait.score("ints", 0.5 * weight)
     else:
         trait.score("tensor", 1.3 * weight)
         if role in ("weight", "conv3", "conv4"):

@@ -7,44 +7,12 @@ from collections.abc import Callable, Iterator
 from .attempt import Attempt
 from .evidence import Evidence, specs_of_kind
 from .moment import has_tensors, on_tensors
-from .quality import assess, same_results
+from .quality import same_results
 from .shapes import first_shape
 from .specs import Spec, State, within_caps
 
 Resize = Callable[[int], int]
 Run = Callable[[State, int], Attempt]
-
-
-def improved(attempt: Attempt, evidence: Evidence, run_state: Run, seed: int) -> Attempt:
-    """Return the attempt with scalar-shaped tensors raised to vectors and size 1 replaced, where that runs as well."""
-    best = attempt
-    before = assess(best, evidence, run_state, seed) if any(_poor(spec) for spec in attempt.state) else None
-    for i, spec in enumerate(attempt.state):
-        for shape in _fuller(spec):
-            state = (*best.state[:i], _shaped(spec, shape), *best.state[i + 1 :])
-            if before is None or not all(within_caps(s) for s in state):
-                continue
-            again = run_state(state, seed)
-            if again.passed and (quality := assess(again, evidence, run_state, seed)).order >= before.order:
-                best, before = again, quality
-                break
-    return best
-
-
-def _poor(spec: Spec) -> bool:
-    return spec.kind == "tensor" and (1 in spec.shape or not spec.shape)
-
-
-def _fuller(spec: Spec) -> list[tuple[int, ...]]:
-    if not _poor(spec):
-        return []
-    if not spec.shape:
-        return [(3, 4), (4,)]
-    return [tuple(3 if size == 1 else size for size in spec.shape), tuple(4 if size == 1 else size for size in spec.shape)]
-
-
-def _shaped(spec: Spec, shape: tuple[int, ...]) -> Spec:
-    return on_tensors(spec, lambda one: one.with_(shape=shape))
 
 
 def structural(first: Attempt, evidence: Evidence, run_state: Run, seed: int) -> Attempt | None:
@@ -138,32 +106,29 @@ def _one_more_dimension(state: State) -> Iterator[State]:
                 yield changed
 
 
-def variations(first: State, evidence: Evidence) -> Iterator[tuple[str, State]]:
-    """Yield (what was changed, state): bools flipped, other string constants, None for optional arguments, tensors for those that were None."""
+def variations(first: State, evidence: Evidence) -> Iterator[tuple[int, State]]:
+    """Yield (position of the change, state): bools flipped, other string constants, None for optional arguments, tensors for those that were None."""
     for i, (spec, slot) in enumerate(zip(first, evidence.slots, strict=True)):
         trait = evidence.traits[slot.name]
         value = slot.default if spec.kind == "default" else spec.value
         if spec.kind in ("bool", "default") and isinstance(value, bool):
-            yield f"{slot.name}={not value}", _replaced(first, i, Spec("bool", value=not value))
+            yield i, _replaced(first, i, Spec("bool", value=not value))
         if spec.kind in ("str", "default") and isinstance(value, str):
             for other in specs_of_kind("str", slot, trait):
                 if other.value != value:
-                    yield f"{slot.name}={other.value!r}", _replaced(first, i, other)
+                    yield i, _replaced(first, i, other)
         if trait.optional and not slot.star:
             if spec.kind == "none" or (spec.kind == "default" and slot.default is None):
                 kinds = [kind for kind in trait.kinds() if kind not in ("none", "default") and trait.scores.get(kind, 0.0) > 0.3]
                 for other in (s for kind in kinds[:1] for s in specs_of_kind(kind, slot, trait)[:1]):
-                    yield f"{slot.name} given", _replaced(first, i, other)
+                    yield i, _replaced(first, i, other)
             else:
-                yield f"{slot.name}=None", _replaced(first, i, Spec("none"))
+                yield i, _replaced(first, i, Spec("none"))
 
 
-def with_all_gradients(first: State, evidence: Evidence) -> State | None:
-    """Return the state in which also those float tensors require grad whose gradient is literally always None; None if there are none."""
-    changed = tuple(
-        spec.with_(grad=True) if spec.kind == "tensor" and not spec.grad and evidence.traits[slot.name].grad is False else spec
-        for spec, slot in zip(first, evidence.slots, strict=True)
-    )
+def with_all_gradients(first: State) -> State | None:
+    """Return the state in which also those float tensors require grad for which backward always returns None; None if there are none."""
+    changed = tuple(spec.with_(grad=True) if spec.kind == "tensor" and not spec.grad else spec for spec in first)
     return changed if changed != first else None
 
 

@@ -57,6 +57,20 @@ def swap_sizes(moment: Moment, got: int, wanted: int) -> Iterator[Change]:
                 yield {name: reshaped(spec, (*shape[:i], wanted, *shape[i + 1 :]))}
 
 
+def swap_together(moment: Moment, got: int, wanted: int) -> Iterator[Change]:
+    """Yield the change that puts `wanted` for `got` in all tensors of one shape at once, such as the two tables of a rotation."""
+    groups: dict[Shape, list[str]] = {}
+    for slot in moment.slots:
+        shape = first_shape(moment.spec(slot.name))
+        if shape is not None and got in shape:
+            groups.setdefault(shape, []).append(slot.name)
+    for shape, names in groups.items():
+        together = [name for name in names if moment.trait(name).grad is not True] if len(names) > 2 else names
+        for i in reversed(range(len(shape))):
+            if shape[i] == got and len(together) > 1:
+                yield {name: reshaped(moment.spec(name), (*shape[:i], wanted, *shape[i + 1 :])) for name in together}
+
+
 def borrowed(moment: Moment, names: Sequence[str]) -> Iterator[Change]:
     """Yield changes that give a named tensor the shape of another argument, its first or its last sizes."""
     for name in names:

@@ -49,7 +49,9 @@ class Spec:
         dtype: Name of a tensor's dtype.
         grad: Whether a tensor is differentiated.
         leaf: Whether a differentiated tensor is passed itself, rather than a copy of it.
-        value: A number, a string, a tuple of numbers, the source of an invented callable, or the bound of index values.
+        value: A number, a string, a tuple of numbers, the source of an invented callable, the bound of index values, or names of Python attributes
+            that a float tensor carries (each holds zeros of its shape).
+        variant: Another draw of the same values.
         items: Members of a list, of ``*args``, or attribute values of an invented object (`value` then holds their names).
     """
 
@@ -61,6 +63,7 @@ class Spec:
     leaf: bool = True
     value: Any = None
     items: tuple[Spec, ...] = ()
+    variant: int = 0
 
     def with_(self, **changes: Any) -> Spec:
         """Return this spec with some fields replaced."""
@@ -139,16 +142,20 @@ def build_state(state: State, slots: Sequence[Slot], seed: int) -> tuple[Any, ..
 
 def build_tensor(spec: Spec, seed: int) -> torch.Tensor:
     """Return the tensor that `spec` describes, requiring grad if it says so."""
-    generator = torch.Generator().manual_seed(seed)
+    generator = torch.Generator().manual_seed(seed + 1_000_003 * spec.variant)
     if spec.kind == "mask":
-        return _balanced(spec.shape, generator).bool() ^ (spec.draw == "inverted")
+        return _balanced(spec.shape, generator).bool() ^ bool(spec.variant)
     if spec.kind == "index":
-        return _indices(spec, generator).to(getattr(torch, spec.dtype))
+        indices = _indices(spec, generator).to(getattr(torch, spec.dtype))
+        return (max(1, spec.value or 3) - 1 - indices) if spec.variant and spec.draw != "offsets" else indices
     dtype = getattr(torch, spec.dtype)
     values = draw_values(spec.draw, spec.shape, generator)
     if dtype.is_complex:
         values = torch.complex(values, draw_values(spec.draw, spec.shape, generator))
-    return values.to(dtype).requires_grad_(spec.differentiable)
+    made = values.to(dtype).requires_grad_(spec.differentiable)
+    for name in spec.value or ():
+        setattr(made, name, torch.zeros_like(made.detach()))
+    return made
 
 
 def draw_values(draw: str, shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
@@ -200,7 +207,8 @@ def show(spec: Spec, slot: Slot | None = None) -> str:
     """Return `spec` as it stands in a printed call, such as ``float64[3, 4]`` or ``0.7``."""
     if spec.kind == "tensor":
         domain = "" if spec.draw == "normal" else f" {spec.draw}"
-        return f"{spec.dtype}{list(spec.shape)}{domain}"
+        carried = f" with .{', .'.join(spec.value)}" if spec.value else ""
+        return f"{spec.dtype}{list(spec.shape)}{domain}{carried}"
     if spec.kind == "index":
         return f"{spec.dtype}{list(spec.shape)} < {spec.value or 3}"
     if spec.kind == "mask":

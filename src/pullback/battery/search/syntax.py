@@ -175,16 +175,26 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
         yield from own_nodes(child)
 
 
-def none_positions(backward: FunctionNode | None) -> tuple[tuple[bool | None, ...], bool]:
+Row = tuple[list[bool | None], bool]
+
+
+def none_positions(backward: FunctionNode | None, namespace: Mapping[str, Any]) -> tuple[tuple[bool | None, ...], bool]:
     """Return for each position whether the returned gradient is literally always None, and whether the list ends there.
 
-    None stands for a position that cannot be read (behind a starred or computed tuple).
+    None stands for a position that cannot be read (behind a starred or computed tuple). A returned call of a helper is followed into the helper.
     """
-    if backward is None:
+    rows = _returned_rows(backward, namespace, 2) if backward is not None else []
+    if not rows:
         return (), False
+    width = max(len(row[0]) for row in rows)
+    columns = [[row[0][i] if i < len(row[0]) else (True if row[1] else None) for row in rows] for i in range(width)]
+    return tuple(True if all(c is True for c in column) else None if None in column else False for column in columns), all(row[1] for row in rows)
+
+
+def _returned_rows(method: FunctionNode, namespace: Mapping[str, Any], depth: int) -> list[Row]:
     assigned: dict[str, set[bool]] = {}
     returned: list[ast.expr] = []
-    for node in own_nodes(backward):
+    for node in own_nodes(method):
         if isinstance(node, ast.Assign):
             for target in node.targets:
                 _note_assigned(target, node.value, assigned)
@@ -193,13 +203,11 @@ def none_positions(backward: FunctionNode | None) -> tuple[tuple[bool | None, ..
             assigned.setdefault(node.target.id, set()).add(isinstance(node, ast.AnnAssign) and _is_none(value))
         elif isinstance(node, ast.Return) and node.value is not None:
             returned.append(node.value)
-    rows = [_flatten(value, assigned) for value in returned]
-    if not rows:
-        return (), False
-    closed = all(row[1] for row in rows)
-    width = max(len(row[0]) for row in rows)
-    columns = [[row[0][i] if i < len(row[0]) else (True if row[1] else None) for row in rows] for i in range(width)]
-    return tuple(True if all(c is True for c in column) else None if None in column else False for column in columns), closed
+    rows: list[Row] = []
+    for value in returned:
+        helper = helper_of(value.func, namespace) if isinstance(value, ast.Call) and depth else None
+        rows += _returned_rows(helper, namespace, depth - 1) if helper is not None else [_flatten(value, assigned)]
+    return rows
 
 
 def _note_assigned(target: ast.expr, value: ast.expr, assigned: dict[str, set[bool]]) -> None:
@@ -218,7 +226,7 @@ def _is_none(node: ast.AST | None) -> bool:
     return isinstance(node, ast.Constant) and node.value is None
 
 
-def _flatten(node: ast.expr, assigned: dict[str, set[bool]]) -> tuple[list[bool | None], bool]:
+def _flatten(node: ast.expr, assigned: dict[str, set[bool]]) -> Row:
     if isinstance(node, (ast.Tuple, ast.List)):
         row: list[bool | None] = []
         for element in node.elts:

@@ -29,6 +29,7 @@ class Trait:
         refused: Why no value may be invented.
         role: The most telling role it has in a call: dim, weight, shape, ...
         shape: Its sizes where the code states them.
+        filled: Whether the code stores into it or asks whether a key is in it.
         steering: Whether the code branches on it.
     """
 
@@ -46,6 +47,7 @@ class Trait:
     members: int = 0
     arity: int = 0
     refused: str = ""
+    filled: bool = False
     steering: bool = False
     role: str = ""
     shape: tuple[int, ...] = ()

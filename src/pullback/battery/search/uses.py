@@ -6,7 +6,7 @@ import ast
 from collections.abc import Mapping
 from typing import Any
 
-from .roles import ATTRIBUTE_KINDS, FUNCTION_ROLES, METHOD_KINDS, PASS_THROUGH, REFUSED_CALLS, note_role
+from .roles import ATTRIBUTE_KINDS, FUNCTION_ROLES, KEYWORD_ROLES, METHOD_KINDS, PASS_THROUGH, REFUSED_CALLS, note_role
 from .syntax import FunctionNode, FunctionSource, context_name, helper_of, own_nodes, parameter_names
 from .traits import Trait
 
@@ -88,6 +88,8 @@ class Uses(ast.NodeVisitor):
         if isinstance(target, ast.Subscript):
             self.visit(target)
             self.add(target.value, "tensor", 0.5)
+            if (trait := self.trait(target.value)) is not None:
+                trait.filled = True
         elif isinstance(target, (ast.Name, ast.Attribute)):
             name = self.who(value)
             if name is not None:
@@ -197,22 +199,11 @@ class Uses(ast.NodeVisitor):
         for i, argument in enumerate(arguments):
             role = roles[min(i, len(roles) - 1)] if roles[-1] == "shape" else roles[i] if i < len(roles) else ""
             argument = argument.value if isinstance(argument, ast.Starred) else argument
-            if role in ("index", "index1", "labels", "mask") and self.who(argument) is None and (name := self.about(argument)):
-                self.traits[name].score("mask" if role == "mask" else "index", 2.0 * self.weight)
+            if role in ("index", "index1", "labels", "mask") and self.who(argument) is None and (seen := self.about(argument)) is not None:
+                self.traits[seen].score("mask" if role == "mask" else "index", 2.0 * self.weight)
             note_role(self.trait(argument), role, self.weight)
         for keyword in node.keywords:
-            role = {
-                "dim": "dim",
-                "axis": "dim",
-                "group": "group",
-                "index": "index",
-                "dtype": "dtype",
-                "device": "device",
-                "keepdim": "bool",
-                "eps": "float",
-                "size": "shape",
-            }
-            note_role(self.trait(keyword.value), role.get(keyword.arg or "", ""), self.weight)
+            note_role(self.trait(keyword.value), KEYWORD_ROLES.get(keyword.arg or "", ""), self.weight)
 
     def _note_einsum(self, node: ast.Call) -> None:
         equation = node.args[0].value if node.args and isinstance(node.args[0], ast.Constant) else None
@@ -341,6 +332,9 @@ class Uses(ast.NodeVisitor):
             for side, other in ((left, right), (right, left)):
                 if (trait := self.trait(side)) is not None:
                     self._note_comparison(trait, op, other)
+            if isinstance(op, (ast.In, ast.NotIn)) and (trait := self.trait(right)) is not None:
+                trait.filled = True
+                trait.score("dict", 1.5 * self.weight)
 
     def _note_comparison(self, trait: Trait, op: ast.cmpop, other: ast.expr) -> None:
         constants = [e.value for e in other.elts if isinstance(e, ast.Constant)] if isinstance(other, (ast.Tuple, ast.List, ast.Set)) else []
