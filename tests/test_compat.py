@@ -29,3 +29,10 @@ def test_undefined_gradient_reaches_backward_as_none():
     x = torch.randn(3, requires_grad=True)
     torch.autograd.grad(_compat.undefined_gradient()(Op.apply(x)).sum(), x, allow_unused=True)
     assert seen == [None]
+
+
+def test_the_compiler_is_imported_once_for_all():
+    import sys
+
+    _compat.import_compiler()
+    assert "torch._dynamo" in sys.modules

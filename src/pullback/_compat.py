@@ -153,3 +153,15 @@ def constant_result(function: Any) -> Any:
     """
     function._dynamo_marked_constant = True
     return function
+
+
+def import_compiler() -> None:
+    """Import the compiler's front end, which torch imports at the first dispatch mode or `autograd.grad` anyway, so that forked processes share it.
+
+    Fallback: nothing is imported, and each process does it when it needs it. Retire when torch offers a server for forked workers.
+    """
+    import contextlib
+    import importlib
+
+    with contextlib.suppress(ImportError):
+        importlib.import_module("torch._dynamo")

@@ -1,6 +1,6 @@
 """The worker's side: import torch once, fork a process for each file, and from it one for each Function.
 
-Started by `workers.py` as ``python -m pullback.battery.child REQUESTS MESSAGES`` with two file descriptors. Requests and messages are lines of JSON.
+Started by `workers.py` as ``python -m pullback.battery.child REQUESTS MESSAGES``: two file descriptors. Requests and messages are lines of JSON.
 Only one process of a worker talks at a time: who forks waits for its child, and then says how it ended.
 """
 
@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import faulthandler
+import gc
 import glob
 import importlib
 import json
@@ -267,13 +268,28 @@ def _decoded(key: str, value: Any) -> Any:
     return getattr(torch, value) if key == "dtype" and value else value
 
 
+def preload() -> None:
+    """Import once, for all the processes that will be forked, what each of them needs."""
+    import torch
+
+    from .._compat import import_compiler
+
+    torch.set_num_threads(1)
+    import_compiler()
+    for module in ("samples", "searched", "search", "check"):
+        importlib.import_module(f".{module}", __package__)
+    from .base import all_checks
+
+    all_checks()
+    gc.collect()
+    gc.freeze()
+
+
 def main() -> None:
     """Run a worker until its parent closes the pipe."""
     channel = Channel(int(sys.argv[1]), int(sys.argv[2]))
     die_with_parent()
-    import torch
-
-    torch.set_num_threads(1)
+    preload()
     channel.send(ready=True)
     serve(channel, Opener(channel))
 

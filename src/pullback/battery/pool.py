@@ -19,6 +19,7 @@ from .workers import Death, Worker
 
 DEATHS_A_CASE = 3
 DEATHS_A_SUBJECT = 6
+WORKER_STARTS_IN = 3.0
 _OUTPUT_KEPT = 4000
 _TOOL_CODES = {"crash": "PB002", "timeout": "PB003", "broke": "PB008"}
 
@@ -130,6 +131,7 @@ class _Pool:
         self._outcomes: dict[tuple[int, int], Outcome] = {}
         self._workers: list[Worker] = []
         self._opening = 0
+        self._begun = False
         self._changed = threading.Condition()
         self._stopped = False
 
@@ -159,6 +161,9 @@ class _Pool:
         if isinstance(work, Found):
             self._outcomes[key] = self._job(worker, work, self._options, self._watch)
             self._watch(work.name, "done")
+            with self._changed:
+                if not self._waiting:
+                    self._changed.notify_all()
             return
         try:
             self._open(worker, key, work)
@@ -168,21 +173,27 @@ class _Pool:
                 self._changed.notify_all()
 
     def _next(self, worker: Worker | None) -> tuple[tuple[int, int], Target | Found] | None:
-        """Return a Function of the open file, else another file, else a Function of any file; None when all is done."""
+        """Return a Function of the open file, else another file, else a Function of any file; None when all is done.
+
+        Functions that are only waiting get another worker when they have waited for about as long as its start takes.
+        """
         with self._changed:
+            patient = worker is None and self._begun
             while not self._stopped:
                 mine = next((i for i, (_, found) in enumerate(self._waiting) if worker and found.target == worker.file), None)
                 if mine is not None:
                     return self._waiting.pop(mine)
                 if self._files:
                     self._opening += 1
+                    self._begun = True
                     index, target = self._files.pop(0)
                     return (index, -1), target
-                if self._waiting:
+                if self._waiting and not patient:
                     return self._waiting.pop(0)
-                if not self._opening:
+                if not self._opening and not self._waiting:
                     return None
-                self._changed.wait()
+                started = self._changed.wait(WORKER_STARTS_IN)
+                patient = patient and (started or not self._waiting)
             return None
 
     def _stop(self) -> None:
