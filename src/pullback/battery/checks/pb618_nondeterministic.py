@@ -1,0 +1,97 @@
+"""PB618."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ...report.finding import Evidence, Finding
+from ..base import Check
+from ..evaluate import Evaluator, Outcome, UserCodeError, copy_tensor, random_like
+from ..larger import repeated_rows
+from ..probe import Probe, gradient_name, same
+
+REPEATS = 6
+ELEMENTS = 1024
+SPREAD = (1e-6, 1e-3, 1.0, 1e3, 1e6)
+
+
+class Nondeterministic(Check):
+    """The same inputs and the same random state give different bits.
+
+    Why it matters:
+        Runs cannot be repeated, and a difference between two runs cannot be told from a fault. Where forward does not repeat, gradients cannot be
+        checked.
+
+    How it is measured:
+        Six repeats of forward and backward with random states held, at the given inputs and with the rows repeated to a thousand elements, for
+        grad_outputs of very different size: a changed order of summation shows there first.
+
+    Example:
+        Atomic additions; a sum over a set of objects; a random generator that is seeded from the clock.
+
+    Instead:
+        Reduce in a fixed order; where speed matters more, say so and honour ``torch.use_deterministic_algorithms``.
+
+    Limits:
+        A kernel whose order changes rarely may repeat six times.
+    """
+
+    code = "PB618"
+    name = "nondeterministic"
+    severity = "note"
+    needs = ("backward",)
+
+    def run(self, probe: Probe) -> Iterator[Finding]:
+        for evaluator, where in (
+            (probe.native, "at the given inputs"),
+            (repeated_rows(probe.native, ELEMENTS), f"with at least {ELEMENTS} elements"),
+        ):
+            if evaluator is None:
+                continue
+            try:
+                found = _varies(probe, evaluator)
+            except UserCodeError:
+                continue
+            if found is not None:
+                yield self._varies(probe, where, *found)
+                return
+
+    def _varies(self, probe: Probe, where: str, what: str, gap: float) -> Finding:
+        forward = not what.startswith("grad")
+        name = probe.target.name if forward else probe.backward_name
+        return self.finding(
+            probe,
+            f"{name} gives different bits for the same inputs and random state",
+            location=probe.forward_location if forward else probe.backward_location,
+            evidence=[Evidence(f"{what} in {REPEATS} repeats {where}: they differ by up to {gap:.1e}", got="different", expected="the same bits")],
+            cause="an order of summation that changes, or a generator of its own that is not seeded",
+            fix="reduce in a fixed order; draw from the global generator or from one that is passed in",
+        )
+
+
+def _varies(probe: Probe, evaluator: Evaluator) -> tuple[str, float] | None:
+    first: Outcome = evaluator.forward()
+    cotangents = [random_like(y, probe.generator, SPREAD) for y in first.live]
+    expected = _gradients(evaluator, first, cotangents)
+    for _ in range(REPEATS - 1):
+        again = evaluator.forward()
+        for path, a, b in zip(first.paths, first.outputs, again.outputs, strict=False):
+            if not same(a.detach(), b.detach()):
+                return path, _gap(a.detach(), b.detach())
+        for leaf, a, b in zip(evaluator.wanted, expected, _gradients(evaluator, again, cotangents), strict=True):
+            if not same(a, b):
+                return gradient_name(leaf.path), _gap(a, b)
+    return None
+
+
+def _gradients(evaluator: Evaluator, outcome: Outcome, cotangents: list[Tensor]) -> list[Tensor | None]:
+    return evaluator.vjp(outcome, [copy_tensor(c) for c in cotangents])
+
+
+def _gap(a: Tensor | None, b: Tensor | None) -> float:
+    if a is None or b is None or a.shape != b.shape or not a.numel():
+        return float("inf")
+    return float(torch.nan_to_num((a.to(torch.complex128) - b.to(torch.complex128)).abs(), nan=torch.inf).max())

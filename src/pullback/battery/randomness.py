@@ -1,0 +1,33 @@
+"""The global random states of torch, numpy and Python, read and set together."""
+
+from __future__ import annotations
+
+import random
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+NAMES = ("torch", "numpy", "random")
+
+
+@dataclass(frozen=True, slots=True)
+class RandomStates:
+    """One reading of every global generator, in a form that can be compared."""
+
+    torch: bytes
+    numpy: Any
+    random: Any
+
+    def differing(self, other: RandomStates) -> set[str]:
+        """Return the names of the generators whose states differ."""
+        return {name for name in NAMES if getattr(self, name) != getattr(other, name)}
+
+
+def read() -> RandomStates:
+    """Return the present states."""
+    numpy = sys.modules.get("numpy")
+    state = numpy.random.get_state() if numpy is not None else None
+    packed = None if state is None else (state[1].tobytes(), *state[2:])
+    return RandomStates(torch.default_generator.get_state().numpy().tobytes(), packed, random.getstate())
