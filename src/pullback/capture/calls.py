@@ -232,12 +232,13 @@ def _replace(owner: type, name: str, method: Callable[..., Any]) -> Callable[[],
 
 @dataclass(slots=True)
 class ForwardCall:
-    """One call of a Function's forward: its arguments without `ctx`, what it returned, before torch wraps it, and the `ctx` it belongs to."""
+    """One call of a Function's forward: its arguments without `ctx`, what it returned, its `ctx`, and what it marked dirty; before torch wraps it."""
 
     function: type[Function]
     arguments: tuple[Any, ...]
     returned: Any = None
     context: Any = None
+    dirty: tuple[Any, ...] = ()
 
     @property
     def outputs(self) -> tuple[Any, ...]:
@@ -267,6 +268,7 @@ def _forward_observer(function: type[Function], method: Callable[..., Any], call
     def observe(*args: Any, **kwargs: Any) -> Any:
         call = ForwardCall(function, (*args[skip:], *kwargs.values()), context=args[0] if skip else None)
         call.returned = method(*args, **kwargs)
+        call.dirty = tuple(getattr(args[0], "dirty_tensors", None) or ()) if skip and args else ()
         calls.append(call)
         return call.returned
 

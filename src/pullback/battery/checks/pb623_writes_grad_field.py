@@ -1,0 +1,53 @@
+"""PB623."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...report.finding import Evidence, Finding
+from ..base import Check, Skipped
+from ..probe import Probe
+
+
+class WritesGradField(Check):
+    """backward writes into the `.grad` of an input.
+
+    Why it matters:
+        The engine accumulates what backward returns. What is written into ``.grad`` besides comes on top (the gradient counts twice), appears under
+        ``torch.autograd.grad`` where nobody asked for it, and escapes hooks, gradient scaling and data parallelism.
+
+    How it is measured:
+        The gradient is taken with ``torch.autograd.grad``, which leaves ``.grad`` alone; afterwards no argument may have one.
+
+    Example:
+        ``y.backward(grad_output)`` inside backward, where y was computed from a saved input that was not detached; ``x.grad = ...``.
+
+    Instead:
+        ``torch.autograd.grad(y, x, grad_output)`` inside backward, on a detached copy of x, and return the result.
+
+    Limits:
+        Only arguments are looked at. Functions that work only under ``.backward()`` (reentrant checkpointing) are skipped.
+    """
+
+    code = "PB623"
+    name = "writes-grad-field"
+    severity = "error"
+    needs = ("backward",)
+
+    def run(self, probe: Probe) -> Iterator[Finding]:
+        if probe.native.through_backward:
+            raise Skipped("gradients of this op can only be taken by .backward()")
+        outcome = probe.native.forward()
+        probe.native.vjp(outcome, probe.cotangents(outcome))
+        passed = zip(probe.native.leaves, outcome.arguments.tensors, strict=True)
+        written = [leaf.path for leaf, t in passed if t.is_leaf and t.grad is not None]
+        roots = zip(probe.native.wanted, outcome.arguments.roots, strict=True)
+        written += [leaf.path for leaf, t in roots if t.grad is not None and leaf.path not in written]
+        for path in written:
+            yield self.finding(
+                probe,
+                f"{probe.backward_name} writes into {path}.grad",
+                evidence=[Evidence(f"{path}.grad after torch.autograd.grad(output, {path}, ...)", "a tensor", "None")],
+                cause=f"backward() is called inside backward on a graph that leads to {path}, or {path}.grad is assigned",
+                fix="torch.autograd.grad(...) on detached copies inside backward; return the gradients and leave .grad to the engine.",
+            )
