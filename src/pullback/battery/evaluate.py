@@ -201,7 +201,7 @@ class Evaluator:
             source = leaf.template if values is None or leaf.path not in values else values[leaf.path]
             data = copy_tensor(source, like=leaf.template)
             if layout is not None:
-                data = layout(leaf.path, data)
+                data = _as_the_user_made_it(layout(leaf.path, data), leaf.template)
             needs = leaf.wanted if wanted is None else leaf.path in wanted
             tensor = data
             if needs:
@@ -325,11 +325,15 @@ def copy_tensor(tensor: Tensor, *, like: Tensor | None = None) -> Tensor:
         new = source.clone(memory_format=torch.contiguous_format)
     else:
         new = _copy_strided(source, model)
-    if isinstance(model, torch.nn.Parameter):
+    return _as_the_user_made_it(new, model)
+
+
+def _as_the_user_made_it(new: Tensor, model: Tensor) -> Tensor:
+    """Return `new` as a Parameter if `model` is one, with copies of `model`'s Python attributes."""
+    if isinstance(model, torch.nn.Parameter) and not isinstance(new, torch.nn.Parameter):
         new = torch.nn.Parameter(new, requires_grad=False)
-    if model.__dict__:
-        for key, value in model.__dict__.items():
-            setattr(new, key, _deepcopy(value, {}))
+    for key, value in model.__dict__.items():
+        setattr(new, key, _deepcopy(value, {}))
     return new
 
 
