@@ -33,6 +33,7 @@ class Settings:
         ignore: Codes that do not run.
         dtype: Inputs are cast to this dtype first, or None.
         device: Inputs are moved to this device first, or None.
+        leave: An absolute and a relative error of the Jacobian's entries that the caller lets pass.
     """
 
     seed: int = 0
@@ -42,6 +43,7 @@ class Settings:
     ignore: frozenset[str] = frozenset()
     dtype: torch.dtype | None = None
     device: str | None = None
+    leave: tuple[float, float] = (0.0, 0.0)
 
     def runs(self, code: str) -> bool:
         """Return whether a check of the default tier is among the chosen ones."""
@@ -270,12 +272,12 @@ class Probe:
         Raises:
             UserCodeError: if the op raises on a draw.
         """
-        return ValueTest(self.exact, seed=self.settings.seed).run()
+        return ValueTest(self.exact, seed=self.settings.seed, leave=self.settings.leave).run()
 
     @functools.cached_property
     def value_nonnegative(self) -> ValueVerdict:
         """The verdict with non-negative cotangents, which is what counts where backward is not linear."""
-        return ValueTest(self.exact, seed=self.settings.seed, nonnegative=True).run()
+        return ValueTest(self.exact, seed=self.settings.seed, nonnegative=True, leave=self.settings.leave).run()
 
     @functools.cached_property
     def nonlinearity(self) -> tuple[str, str, str, float, float] | None:

@@ -83,12 +83,14 @@ class ValueTest:
         evaluator: The call, preferably in float64.
         seed: Chooses directions and cotangents.
         nonnegative: Whether only non-negative cotangents are used (for a backward that is not linear).
+        leave: An absolute and a relative error of the Jacobian's entries that are let pass beyond what was measured.
     """
 
-    def __init__(self, evaluator: Evaluator, *, seed: int = 0, nonnegative: bool = False) -> None:
+    def __init__(self, evaluator: Evaluator, *, seed: int = 0, nonnegative: bool = False, leave: tuple[float, float] = (0.0, 0.0)) -> None:
         self.evaluator = evaluator
         self.generator = torch.Generator().manual_seed(seed + 0x5A11)
         self.nonnegative = nonnegative
+        self.leave = leave
         self.outcome = evaluator.forward()
         self.carrying = self.outcome.carrying
         self.cotangents = [self.draw() for _ in range(COTANGENTS)]
@@ -196,7 +198,9 @@ class ValueTest:
                 low, high, allowed = found.bounds(numeric.flat(cotangent))
                 got = float(_dot(gradient, found.displacement))
                 size = float(_norm(gradient, found.displacement))
-                allowed += 64 * tolerance.eps(x.dtype) * size
+                allowed += (64 * tolerance.eps(x.dtype) + self.leave[1]) * size
+                if self.leave[0]:
+                    allowed += self.leave[0] * float(numeric.flat(cotangent).norm() * found.displacement.norm())
                 candidate = InputVerdict(path, False, none, True, got, low, high, allowed, noise=noise)
                 if candidate.error <= allowed:
                     continue
