@@ -233,13 +233,22 @@ def tables(rounds: int) -> list[tuple[str, str, float, float]]:
     three = {"ctx-style Function": 0.9, "setup_context Function": 0.35, "custom_op + register_autograd": 0.35}
     both = {"ctx-style Function": 1.0, "setup_context Function": 0.70, "custom_op + register_autograd": 0.70}
     sins = {"pb.op": sin, "ctx-style Function": CtxSin.apply, "setup_context Function": SetupSin.apply, "custom_op + register_autograd": library_sin}
-    muls = {"pb.op": muladd, "ctx-style Function": CtxMuladd.apply, "setup_context Function": SetupMuladd.apply, "custom_op + register_autograd": library_muladd}
+    muls = {
+        "pb.op": muladd,
+        "ctx-style Function": CtxMuladd.apply,
+        "setup_context Function": SetupMuladd.apply,
+        "custom_op + register_autograd": library_muladd,
+    }
     table("forward, sin of 4 floats", {name: lambda f=f: f(x) for name, f in sins.items()}, three, 2000)
     table("forward + backward, sin of 4 floats", {name: chain(f, x) for name, f in sins.items()}, both, 1000)
     table("forward, muladd of 4 floats", {name: lambda f=f: f(w, x, b) for name, f in muls.items()}, {"ctx-style Function": 1.0}, 2000)
     table("forward + backward, muladd of 4 floats", {name: chain(f, w, x, b) for name, f in muls.items()}, both, 1000)
-    table("no gradient wanted, sin", {"pb.op": lambda: sin(plain), "setup_context Function": lambda: SetupSin.apply(plain), "torch.sin": lambda: torch.sin(plain)},
-          {"setup_context Function": 0.12}, 5000)
+    table(
+        "no gradient wanted, sin",
+        {"pb.op": lambda: sin(plain), "setup_context Function": lambda: SetupSin.apply(plain), "torch.sin": lambda: torch.sin(plain)},
+        {"setup_context Function": 0.12},
+        5000,
+    )
     table("two keywords and a default", {"pb.op": lambda: sin(x=x, scale=1.0), "positional": lambda: sin(x, 1.0, 0.0)}, {"positional": 1.1}, 2000)
     xs = [torch.randn(4, requires_grad=True) for _ in range(100)]
     alls = {"pb.op": sin_all, "ctx-style Function": CtxSinAll.apply, "setup_context Function": SetupSinAll.apply}

@@ -68,7 +68,9 @@ def jacfwd(f: Any, xs: Any) -> Any:
 
 def hessian(f: Any, xs: Any) -> Any:
     if any(x.is_complex() for x in xs):
-        return torch.func.grad(lambda *v: sum(g.abs().pow(2).sum() for g in torch.func.grad(lambda *u: loss(f(*u)), _numbers(len(xs)))(*v)), _numbers(len(xs)))(*xs)
+        return torch.func.grad(
+            lambda *v: sum(g.abs().pow(2).sum() for g in torch.func.grad(lambda *u: loss(f(*u)), _numbers(len(xs)))(*v)), _numbers(len(xs))
+        )(*xs)
     return torch.func.jacfwd(torch.func.jacrev(lambda *v: loss(f(*v)), _numbers(len(xs))), _numbers(len(xs)), randomness="same")(*xs)
 
 

@@ -398,19 +398,32 @@ INDEX = torch.tensor([0, 2, 2])
 
 ZOO: dict[str, Entry] = {
     "muladd (broadcasting)": Entry(muladd, lambda w, x, b: w * x + b, lambda: (normal(3, 1), normal(3, 4), normal(1))),
-    "linear_gelu (of=)": Entry(linear_gelu, lambda x, weight, bias=None: F.gelu(F.linear(x, weight, bias), approximate="tanh"), lambda: (normal(2, 3), normal(4, 3), normal(4))),
-    "linear_gelu, bias None": Entry(linear_gelu, lambda x, weight, bias=None: F.gelu(F.linear(x, weight, bias), approximate="tanh"), lambda: (normal(2, 3), normal(4, 3)),
-                                    lambda f, x, w: f(x, weight=w, bias=None)),
-    "split (several outputs)": Entry(split, lambda x, size, dim=0: (x.narrow(dim, 0, size) * 1, x.narrow(dim, size, x.shape[dim] - size) * 1), lambda: (normal(2, 5),),
-                                     lambda f, x: f(x, 2, dim=-1)),
+    "linear_gelu (of=)": Entry(
+        linear_gelu,
+        lambda x, weight, bias=None: F.gelu(F.linear(x, weight, bias), approximate="tanh"),
+        lambda: (normal(2, 3), normal(4, 3), normal(4)),
+    ),
+    "linear_gelu, bias None": Entry(
+        linear_gelu,
+        lambda x, weight, bias=None: F.gelu(F.linear(x, weight, bias), approximate="tanh"),
+        lambda: (normal(2, 3), normal(4, 3)),
+        lambda f, x, w: f(x, weight=w, bias=None),
+    ),
+    "split (several outputs)": Entry(
+        split,
+        lambda x, size, dim=0: (x.narrow(dim, 0, size) * 1, x.narrow(dim, size, x.shape[dim] - size) * 1),
+        lambda: (normal(2, 5),),
+        lambda f, x: f(x, 2, dim=-1),
+    ),
     "swish (tensor beta)": Entry(swish, lambda x, beta=1.0: x * torch.sigmoid(beta * x), lambda: (normal(3), normal(1))),
     "swish (number, keyword)": Entry(swish, lambda x, beta=1.0: x * torch.sigmoid(beta * x), lambda: (normal(3),), lambda f, x: f(x, beta=1.5)),
     "exp_scale_ (in-place)": Entry(exp_scale_, _inplace_reference, lambda: (normal(3), normal(1).abs() + 0.5), lambda f, x, s: f(x * 1.0, s)),
     "round_ste (surrogate)": Entry(round_ste, lambda x: x + (torch.round(x) - x).detach(), lambda: (normal(4),)),
     "spike (surrogate)": Entry(spike, _spike_reference, lambda: (normal(4), normal(1).abs())),
     "complex_mul (complex)": Entry(complex_mul, lambda a, b: a * b, lambda: (normal(3, dtype=torch.complex128), normal(3, dtype=torch.complex128))),
-    "affine (container)": Entry(affine, lambda x, p: x * p["scale"] + p["shift"], lambda: (normal(3), normal(3), normal(3)),
-                                lambda f, x, a, b: f(x, {"scale": a, "shift": b})),
+    "affine (container)": Entry(
+        affine, lambda x, p: x * p["scale"] + p["shift"], lambda: (normal(3), normal(3), normal(3)), lambda f, x, a, b: f(x, {"scale": a, "shift": b})
+    ),
     "noisy (random, no rules)": Entry(noisy, lambda x, scale: torch.tanh(x * scale) + torch.rand_like(x) * x, lambda: (normal(3), normal(3))),
     "numpy_sin (opaque, numpy)": Entry(numpy_sin, _np_ref, lambda: (normal(3),)),
     "c_cumsum (opaque, C, linear)": Entry(c_cumsum, lambda x: x.cumsum(0), lambda: (normal(4),)),
@@ -418,11 +431,17 @@ ZOO: dict[str, Entry] = {
     "blend (linear)": Entry(blend, lambda x, y, t: x * (1 - t) + y * t, lambda: (normal(3), normal(3)), lambda f, x, y: f(x, y, 0.3)),
     "inverse (matrix, out)": Entry(inverse, torch.linalg.inv, lambda: (normal(3, 3) + 3 * torch.eye(3, dtype=torch.float64),)),
     "top (integer output)": Entry(top, lambda x, dim=-1: tuple(x.max(dim, keepdim=True)), lambda: (normal(2, 4),)),
-    "rms_norm (bare statistic)": Entry(rms_norm, lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6), lambda: (normal(2, 4),), orders=1),
+    "rms_norm (bare statistic)": Entry(
+        rms_norm, lambda x: x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + 1e-6), lambda: (normal(2, 4),), orders=1
+    ),
     "logsumexp (statistic, of=)": Entry(logsumexp, lambda x: torch.logsumexp(x, -1) ** 2, lambda: (normal(2, 4),)),
     "product (joint rule)": Entry(product, lambda a, b: a @ b, lambda: (normal(2, 3), normal(3, 2))),
     "moments (named tuple)": Entry(moments, lambda x: Moments(x.mean(-1), x.var(-1, unbiased=False)), lambda: (normal(2, 4),)),
-    "weighted_sum (*args)": Entry(weighted_sum, lambda *xs: sum(((i + 1) * x * x for i, x in enumerate(xs) if i), xs[0] * 1.0), lambda: (normal(3), normal(3), normal(3))),
-    "gather_pow (integer, keyword-only)": Entry(gather_pow, lambda x, index, *, power=2: x[index].pow(power), lambda: (normal(4),), lambda f, x: f(x, INDEX, power=3)),
+    "weighted_sum (*args)": Entry(
+        weighted_sum, lambda *xs: sum(((i + 1) * x * x for i, x in enumerate(xs) if i), xs[0] * 1.0), lambda: (normal(3), normal(3), normal(3))
+    ),
+    "gather_pow (integer, keyword-only)": Entry(
+        gather_pow, lambda x, index, *, power=2: x[index].pow(power), lambda: (normal(4),), lambda f, x: f(x, INDEX, power=3)
+    ),
     "muladd, one tensor twice": Entry(muladd, lambda w, x, b: w * x + b, lambda: (normal(3),), lambda f, x: f(x, x, x)),
 }

@@ -91,7 +91,8 @@ class Probe:
                 full[i] = value
             return self._function(*full)
 
-        with _outside_transforms(), torch.no_grad():
+        own_hooks = torch.autograd.graph.saved_tensors_hooks(lambda tensor: tensor, lambda tensor: tensor)
+        with _compat.outside_transforms(), own_hooks, torch.no_grad():
             leaves: list[Any] = []
             flatten(run(*metas), leaves)
             dys = [torch.empty_like(leaf) for leaf in leaves if _differentiable(leaf)]
@@ -108,10 +109,6 @@ class Probe:
         inputs = [node for node in graph.nodes if node.op == "placeholder"]
         read = dict(zip(tensors, [bool(node.users) for node in inputs], strict=False))
         return tuple([read.get(i, False) for i in range(len(args))])
-
-
-def _outside_transforms() -> Any:
-    return _compat.outside_transforms()
 
 
 def _hashable(value: Any) -> Any:

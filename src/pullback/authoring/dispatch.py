@@ -61,9 +61,9 @@ def _replaces(module: types.ModuleType, definition: Definition) -> bool:
     return "<locals>" not in identity and module.__dict__.get("defined_at") == identity
 
 
-def run_source(module: types.ModuleType, source: str) -> None:
+def run_source(module: types.ModuleType, source: str, filename: str = "") -> None:
     """Execute `source` in `module` and make it visible to tracebacks and debuggers."""
-    filename = module.__file__ or module.__name__
+    filename = filename or module.__file__ or module.__name__
     linecache.cache[filename] = (len(source), None, source.splitlines(True), filename)
     exec(compile(source, filename, "exec"), module.__dict__)
 
@@ -89,10 +89,12 @@ class Built:
         self.module = module
         self.alias = alias = re.sub(r"\W", "_", definition.name)
         self.declared = definition
-        self.body = forward_of(definition)
+        self.body = forward_of(definition, module)
         self.definition = definition = with_automatic_rule(definition, self.body)
         self.writer = Writer(definition, alias, extras_of(definition))
-        self.special: dict[Any, Callable[..., Any]] = {}
+        self.special: dict[Any, str] = {}
+        # Dynamo calls it while it traces, and takes a name from it: it would not see what changes in a dictionary that it has looked at.
+        self.specialised = _compat.constant_result(lambda key, certain: _specialise(self, key, certain))
         module.__dict__.update(self.namespace())
         if signature is None:
             signature = ", ".join(f"*{param.name}" if param.variadic else param.name for param in definition.params)
@@ -185,20 +187,21 @@ class Built:
     def structured(self, args: tuple[Any, ...]) -> Any:
         """Call the op with containers of tensors: each structure gets code of its own, with one argument for each leaf."""
         leaves: list[Any] = []
-        key = []
+        key: list[Any] = []
+        certain: list[bool] = []
         for param, value in zip(self.definition.params, args, strict=True):
             if param.static or not (param.variadic or structure.holds_tensor(value)):
                 leaves.append(value)
                 key.append(structure.LEAF)
+            elif param.variadic and not [item for item in value if type(item) is not Tensor]:
+                leaves.extend(value)
+                key.append(runtime.tuple_of(len(value)).spec)
+                certain.extend([True] * len(value))
+                continue
             else:
                 key.append(structure.flatten(value, leaves))
-        key = tuple(key)
-        if key not in self.special:
-            self._specialise(key)
-        return self.special[key](*leaves)
-
-    def _specialise(self, key: tuple[Any, ...]) -> None:
-        _specialise(self, key)
+            certain.extend([isinstance(leaf, Tensor) for leaf in leaves[len(certain) :]])
+        return getattr(self.module, self.specialised(tuple(key), tuple(certain)))(*leaves)
 
 
 def _state_without_autocast(args: Any) -> Any:
@@ -206,17 +209,20 @@ def _state_without_autocast(args: Any) -> Any:
     return None if state is None else (state[0], state[1], False, state[3])
 
 
-@_compat.constant_result
-def _specialise(built: Built, key: tuple[Any, ...]) -> None:
+def _specialise(built: Built, key: tuple[Any, ...], certain: tuple[bool, ...]) -> str:
+    """The name in the op's module of the function for arguments of these structures."""
     from .specialise import flat_definition
 
-    if key in built.special:
-        return
-    definition = flat_definition(built.declared, key)
+    found = built.special.get((key, certain))
+    if found is not None:
+        return found
+    name = f"{built.alias}_{len(built.special) + 1}"
     module = types.ModuleType(f"{built.module.__name__}_{len(built.special) + 1}", built.module.__doc__)
     module.__file__ = f"<{module.__name__}>"
     sys.modules[module.__name__] = module
-    built.special[key] = Built(definition, module).call
+    built.module.__dict__[name] = Built(flat_definition(built.declared, key, certain), module).call
+    built.special[(key, certain)] = name
+    return name
 
 
 _RUNTIME_NAMES = (
@@ -249,14 +255,14 @@ def extras_of(definition: Definition) -> tuple[str, ...]:
     return definition.names if definition.linear else ()
 
 
-def forward_of(definition: Definition) -> Callable[..., Any]:
+def forward_of(definition: Definition, module: types.ModuleType) -> Callable[..., Any]:
     """The body as generated code calls it: by device, opaque, batched, without autocast, as the definition says."""
     body = definition.body
     if definition.kernels:
         body = by_device(body, definition.kernels)
     bare = body
     if definition.opaque:
-        body = call_opaque(definition, body)
+        body = call_opaque(definition, body, module)
     if definition.vmap is not None or definition.opaque:
         body = batched_body(definition, bare if definition.vmap is None and not definition.opaque else body)
     if definition.autocast is not None:
@@ -318,12 +324,14 @@ def unkeeper(definition: Definition) -> Callable[[Any], tuple[Any, ...]]:
     return unkeep
 
 
-def returner(definition: Definition) -> Callable[..., None]:
-    """Checks that an argument changed in place is returned, as autograd needs it."""
+def returner(definition: Definition) -> Callable[..., Any]:
+    """Checks that an argument changed in place is returned, as autograd needs it, and returns the very argument: dynamo tells them apart."""
 
-    def must_return(name: str, value: Any, y: Any, many: Any) -> None:
-        if y is value or (many is not None and any([leaf is value for leaf in many[0]])):
-            return
+    def must_return(name: str, value: Any, y: Any, many: Any) -> tuple[Any, Any]:
+        if y is value:
+            return value, many
+        if many is not None and any([leaf is value for leaf in many[0]]):
+            return y, (tuple([value if leaf is value else leaf for leaf in many[0]]), *many[1:])
         raise OpError(f"{definition.name} ({definition.place}) changes {_plain(name)!r} in place, so it must return it; it returned something else.")
 
     return must_return

@@ -136,6 +136,8 @@ def _derived(definition: Definition, pull: Callable[..., Any], ctx: Any, saved: 
     for i, name in enumerate(definition.kept):
         meta = ctx.hidden_metas[i] if i < len(ctx.hidden_metas) else None
         if name in open_ended and meta is not None and meta[1].is_floating_point:
+            if torch.compiler.is_compiling():
+                raise OpError(f"{second_order_message(definition, name)} While compiling, forward mode needs such rules for first derivatives too.")
             outs[len(ctx.metas) + i] = unusable(definition, name, meta)
     return _answer(ctx, outs)
 

@@ -142,8 +142,8 @@ class Writer:
         return self.definition.names.index(name)
 
     def condition(self, names: Sequence[str], only: str | None) -> str:
-        """Whether any of `names` wants its gradient."""
-        if only in names:
+        """Whether any of `names` wants its gradient; a node is made only where some argument does."""
+        if only in names or (len(names) > 1 and len(names) == len(self.definition.differentiable)):
             return "True"
         return " or ".join(f"needs[{self.index(name)}]" for name in names) or "forward_mode"
 
@@ -157,18 +157,20 @@ class Writer:
         return self.wrapper_text(alias, signature)
 
     def wrapper_text(self, name: str, signature: str) -> str:
-        tests = " | ".join(self.test(param) for param in self.definition.differentiable) or "False"
+        # A container has no requires_grad, so asking every argument finds containers; leaves of containers hold none.
+        joint = " or " if self.definition.flat else " | "
+        tests = joint.join(self.test(param) for param in self.definition.differentiable) or "False"
         special = " or ".join(["transforms()", "dual._current_level >= 0", "compiling()", *self.twins()])
         return "\n".join(
             [
                 f"def {name}({signature}):",
                 *self.cast_lines(),
+                f"    if {special}:",
+                f"        return {self.alias}_any({self.args})",
                 "    try:",
                 f"        wanted_ = {tests}",
                 "    except (AttributeError, TypeError):",
                 f"        return {self.alias}_any({self.args})",
-                f"    if {special}:",
-                f"        return {self.alias}_elsewhere({self.args})",
                 "    if wanted_ and grad_enabled():",
                 "        if any_autocast():",
                 f"            return unpack(apply_autocast({self.args}))",
@@ -210,14 +212,7 @@ class Writer:
         if names:
             test = " or ".join(f"holds_tensor({name})" for name in names)
             lines += [f"    if {test}:", f"        return structured({self.tuple})"]
-        return "\n".join(
-            [
-                *lines,
-                "    if transforms() or dual._current_level >= 0 or compiling() or any_autocast():",
-                f"        return {self.alias}_elsewhere({self.args})",
-                *self.plain_lines(),
-            ]
-        )
+        return "\n".join([*lines, f"    return {self.alias}_elsewhere({self.args})"])
 
     def plain_lines(self) -> list[str]:
         names = ", ".join(param.name for param in self.definition.differentiable)
@@ -300,7 +295,7 @@ class Writer:
             lines.append(f"y, {', '.join(kept)} = unkeep(y)")
         lines.append(f"many = None if type(y) is Tensor else outputs_of(y, {bool(kept or definition.mutates)})")
         if definition.mutates:
-            lines += [f"must_return({name!r}, {name}, y, many)" for name in definition.mutates]
+            lines += [f"y, many = must_return({name!r}, {name}, y, many)" for name in definition.mutates]
             lines.append(f"ctx.mark_dirty({', '.join(definition.mutates)})")
         lines += self.save_lines(self.only, loose, forward_mode=False)
         if not self.materialize:

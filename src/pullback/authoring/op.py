@@ -223,7 +223,8 @@ class Declared:
         names["build_op"] = _compat.constant_result(lambda: self.build())
         names["final_op"] = None
         arguments = ", ".join(_passed(function))
-        run_source(self.module, f"def {alias}({self.signature}):\n    build_op()\n    return final_op({arguments})\n")
+        source = f"def {alias}({self.signature}):\n    build_op()\n    return final_op({arguments})\n"
+        run_source(self.module, source, f"<{self.module.__name__}, first call>")
         stub: FunctionType = names.pop(alias)
         stub.__defaults__, stub.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
         stub.__name__, stub.__qualname__ = function.__name__, function.__qualname__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import types
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -33,7 +34,7 @@ class Opaque:
     def __init__(self, definition: Definition, body: Callable[..., Any]) -> None:
         self.definition = definition
         self.body = body
-        self.overloads: dict[Any, tuple[Callable[..., Any], Any, tuple[str, ...], tuple[tuple[int, int], ...]]] = {}
+        self.overloads: dict[Any, tuple[str, Any, tuple[str, ...], tuple[tuple[int, int], ...]]] = {}
 
     def kinds(self, args: tuple[Any, ...]) -> tuple[str, ...]:
         """The schema type of each argument."""
@@ -56,10 +57,8 @@ class Opaque:
             "containers of tensors, None, numbers, strings, dtypes, devices and lists of ints or floats."
         )
 
-    def register(self, kinds: tuple[str, ...], spec: Any, count: int, kept: tuple[str, ...], written: tuple[tuple[int, int], ...]) -> None:
-        """Define the torch.library op for `kinds`; afterwards `overloads` has it."""
-        if kinds in self.overloads:
-            return
+    def define(self, kinds: tuple[str, ...], spec: Any, count: int) -> Callable[..., Any]:
+        """Define the torch.library op for `kinds`."""
         definition = self.definition
         name = _unique(definition)
         arguments = ", ".join(f"{kind} {argument}" for kind, argument in zip(kinds, _safe(definition.names), strict=True))
@@ -72,7 +71,7 @@ class Opaque:
             from torch.distributed.tensor.experimental import register_sharding
 
             register_sharding(overload)(definition.sharding)
-        self.overloads[kinds] = (overload, spec, kept, written)
+        return overload
 
     def _implementation(self, body: Callable[..., Any], spec: Any, count: int) -> Callable[..., Any]:
         definition = self.definition
@@ -146,19 +145,31 @@ def _unique(definition: Definition) -> str:
     return name
 
 
-def call_opaque(definition: Definition, body: Callable[..., Any]) -> Callable[..., Any]:
-    """The body of an opaque op as generated code calls it."""
+def call_opaque(definition: Definition, body: Callable[..., Any], module: types.ModuleType) -> Callable[..., Any]:
+    """The body of an opaque op as generated code calls it; the torch.library ops are called from functions in `module`, where compilers find them."""
     opaque = Opaque(definition, body)
-    overloads = opaque.overloads
-    register = _compat.constant_result(lambda *found: opaque.register(*found))
+
+    def enter(kinds: tuple[str, ...], spec: Any, count: int, kept: tuple[str, ...], written: tuple[tuple[int, int], ...]) -> None:
+        if kinds in opaque.overloads:
+            return
+        name = f"overload_{len(opaque.overloads) + 1}"
+        module.__dict__[name] = opaque.define(kinds, spec, count)
+        exec(f"def call_{name}(*args):\n    return {name}(*args)\n", module.__dict__)
+        opaque.overloads[kinds] = (f"call_{name}", spec, kept, written)
+
+    # Dynamo calls these while it traces, and takes constants from them: it would not see what changes in a dictionary that it has looked at.
+    register = _compat.constant_result(enter)
+    known = _compat.constant_result(lambda kinds: kinds in opaque.overloads)
+    name_of = _compat.constant_result(lambda kinds: opaque.overloads[kinds][0])
+    shape_of = _compat.constant_result(lambda kinds: opaque.overloads[kinds][1:])
 
     def call(*args: Any) -> Any:
         kinds = opaque.kinds(args)
-        if kinds not in overloads:
+        if not known(kinds):
             spec, count, kept, written = opaque.learn(args)
             register(kinds, spec, count, kept, written)
-        overload, spec, kept, written = overloads[kinds]
-        result = overload(*args)
+        spec, kept, written = shape_of(kinds)
+        result = getattr(module, name_of(kinds))(*args)
         outs = [result] if isinstance(result, torch.Tensor) else list(result)
         for j, i in written:
             outs[j] = args[i].copy_(outs[j])

@@ -100,6 +100,7 @@ class Definition:
     samples: Callable[..., Any] | None = None
     kernels: dict[str, Callable[..., Any]] = field(default_factory=dict)
     made: Literal["surrogate", "recompute"] | None = None
+    flat: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:

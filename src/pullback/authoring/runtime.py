@@ -42,9 +42,24 @@ def outputs_of(y: Any, marked: bool) -> tuple[tuple[Any, ...], Outputs, bool] | 
     """The flat outputs, their structure, and whether the structure has to be returned too; None for a tensor."""
     if isinstance(y, Tensor):
         return None
+    if type(y) is tuple and len(y) > 1 and not [leaf for leaf in y if type(leaf) is not Tensor]:
+        return y, tuple_of(len(y)), marked
     leaves: list[Any] = []
     spec = flatten(y, leaves)
     return tuple(leaves), Outputs(spec, len(leaves)), marked or not _plain_tuple(y, leaves)
+
+
+_tuples: dict[int, Outputs] = {}
+
+
+def tuple_of(size: int) -> Outputs:
+    """The structure of a plain tuple of tensors."""
+    if torch.compiler.is_dynamo_compiling():
+        return Outputs(("tuple", (LEAF,) * size), size)
+    found = _tuples.get(size)
+    if found is None:
+        found = _tuples[size] = Outputs(("tuple", (LEAF,) * size), size)
+    return found
 
 
 def _plain_tuple(y: Any, leaves: list[Any]) -> bool:
@@ -71,7 +86,7 @@ def parts_of(output: Any, kept: int) -> tuple[Any, Any, tuple[Any, ...]]:
         return output, None, ()
     outputs = output[-1]
     if type(outputs) is not Outputs:
-        return None, (output, Outputs(("tuple", (LEAF,) * len(output)), len(output)), False), ()
+        return None, (output, tuple_of(len(output)), False), ()
     flat, hidden = tuple(output[: outputs.count]), tuple(output[outputs.count : outputs.count + kept])
     if outputs.spec == LEAF:
         return flat[0], None, hidden
@@ -125,11 +140,13 @@ def metas_of(values: Any) -> tuple[Any, ...]:
 def cotangents(ctx: Any, dy: Any, more: tuple[Any, ...], kept: int) -> tuple[Any, ...]:
     """The output's cotangent in the output's structure (None if nothing came), then those of the kept values."""
     outputs = getattr(ctx, "many", None)
-    if outputs is None:
-        return (dy, *more[:kept])
+    size = 1 if outputs is None else outputs.count
     given = (dy, *more)
-    outs = given[: outputs.count]
-    bars = given[outputs.count : outputs.count + kept]
+    # A compiler hands zeros to every output; a compiled backward has no second derivative, so nothing ever arrives for kept values.
+    bars = (None,) * kept if torch.compiler.is_dynamo_compiling() else given[size : size + kept]
+    if outputs is None:
+        return (dy, *bars)
+    outs = given[:size]
     if all([out is None for out in outs]):
         return (None, *bars)
     return (build(outputs.spec, _alike(outs)), *bars)

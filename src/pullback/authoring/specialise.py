@@ -11,19 +11,17 @@ from .rules import Definition, Param, Rule
 from .structure import LEAF, build, count, describe, flatten
 
 
-def flat_definition(definition: Definition, key: tuple[Any, ...]) -> Definition:
-    """The op for arguments of the structures in `key`, with their leaves as arguments."""
+def flat_definition(definition: Definition, key: tuple[Any, ...], tensors: tuple[bool, ...]) -> Definition:
+    """The op for arguments of the structures in `key`, with their leaves as arguments; `tensors` says which leaves are tensors."""
     groups = {param.name: _leaf_names(param, spec) for param, spec in zip(definition.params, key, strict=True)}
-    params = tuple(
-        Param(name, param.static, param.certain if groups[param.name] == (param.name,) and not param.variadic else "any")
-        for param in definition.params
-        for name in groups[param.name]
-    )
+    owners = [(param, name) for param in definition.params for name in groups[param.name]]
+    params = tuple(Param(name, param.static, "tensor" if is_tensor else "any") for (param, name), is_tensor in zip(owners, tensors, strict=True))
     specs = dict(zip(definition.names, key, strict=True))
     shape = Shape(groups, specs)
     return replace(
         definition,
         params=params,
+        flat=True,
         body=shape.regroup(definition.body, definition.names),
         rules=[_flat_rule(definition, rule, shape) for rule in definition.rules],
         surrogate=definition.surrogate and shape.regroup(definition.surrogate, definition.names),

@@ -72,7 +72,11 @@ def count(spec: Any) -> int:
 
 def build(spec: Any, leaves: Any) -> Any:
     """Return the container that `spec` describes with `leaves` inside; what `flatten` took apart."""
-    return leaves[0] if spec == LEAF else _build(spec, leaves, 0)[0]
+    if spec == LEAF:
+        return leaves[0]
+    if spec[0] == "tuple" and spec[1] == (LEAF,) * len(leaves):
+        return tuple(leaves)
+    return _build(spec, leaves, 0)[0]
 
 
 def _build(spec: Any, leaves: Any, at: int) -> tuple[Any, int]:
