@@ -1,0 +1,148 @@
+"""PB616."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.checkpoint import checkpoint
+
+from ...report.finding import Evidence, Finding
+from .. import tolerance
+from ..base import Check, Skipped
+from ..evaluate import BACKWARD_SEED, Evaluator, Outcome, UserCodeError, copy_tensor
+from ..keeping import owner
+from ..probe import Probe, gradient_name, same
+
+_READ_TWICE = "already been unpacked once"
+
+
+class CheckpointMismatch(Check):
+    """With saved-tensor hooks (offloading, compression) or under checkpointing backward raises, or gives another gradient.
+
+    Why it matters:
+        Large models are trained with both; the op then fails, or trains differently, in exactly the setting that cannot be debugged.
+
+    How it is measured:
+        The same inputs and random state, with saved-tensor hooks that hand back a copy, and with the op inside ``torch.utils.checkpoint``, reentrant
+        and not: gradients must be those of the plain call. Reading ``ctx.saved_tensors`` twice is a note: non-reentrant checkpointing refuses it.
+
+    Example:
+        ``weight.main_grad`` read from a saved tensor: the attribute is not there on a copy.
+
+    Instead:
+        Put what is not the tensor's values on ctx in forward; read ``ctx.saved_tensors`` once, into names.
+
+    References:
+        pytorch/pytorch#126676.
+    """
+
+    code = "PB616"
+    name = "checkpoint-mismatch"
+    severity = "error"
+
+    def run(self, probe: Probe) -> Iterator[Finding]:
+        if _changes_inputs(probe.native):
+            raise Skipped("forward changes its arguments, so that it cannot run twice on them")
+        evaluator = probe.native
+        outcome = evaluator.forward()
+        cotangents = probe.cotangents(outcome)
+        expected = evaluator.vjp(outcome, [copy_tensor(c) for c in cotangents])
+        for how, variant, hooks in _ways(evaluator):
+            try:
+                with hooks():
+                    outcome = variant.forward()
+                got = variant.vjp(outcome, [copy_tensor(c) for c in cotangents], seed=BACKWARD_SEED)
+            except UserCodeError as error:
+                finding = self._raised(probe, how, error)
+            except ValueError:
+                continue
+            else:
+                finding = self._wrong(probe, variant, how, got, expected)
+            if finding is not None:
+                yield finding
+                return
+
+    def _raised(self, probe: Probe, how: str, error: UserCodeError) -> Finding | None:
+        text = str(error.error)
+        if _READ_TWICE in text:
+            return self.finding(
+                probe,
+                f"{probe.backward_name} reads ctx.saved_tensors more than once, which non-reentrant checkpointing refuses",
+                severity="note",
+                evidence=[Evidence(how, got=error.short, expected="the gradient")],
+                cause="each reading unpacks the saved tensors anew",
+                certain=True,
+                fix="x, w = ctx.saved_tensors once, at the top of backward",
+            )
+        if error.stage == "forward" or "none of the inputs have requires_grad" in text or "when use_reentrant" in text.lower():
+            return None
+        lost = isinstance(error.error, AttributeError)
+        return self.finding(
+            probe,
+            f"{probe.backward_name} raises {how}",
+            evidence=[Evidence(how, got=error.short, expected="the gradient, as without")],
+            cause="a Python attribute is read from a saved tensor; hooks hand back another object with the same values" if lost else None,
+            certain=lost,
+            fix="read the attribute in forward and keep what it holds on ctx" if lost else "use nothing of a saved tensor but its values",
+        )
+
+    def _wrong(self, probe: Probe, evaluator: Evaluator, how: str, got: list[Tensor | None], expected: list[Tensor | None]) -> Finding | None:
+        for leaf, a, b in zip(evaluator.wanted, got, expected, strict=True):
+            if same(a, b):
+                continue
+            if a is not None and b is not None and a.shape == b.shape:
+                allowed = tolerance.linear(a.dtype, float(torch.nan_to_num(b.detach().abs()).max()), a.numel())
+                error = float(torch.nan_to_num((a - b).detach().abs(), nan=torch.inf).max())
+                if error <= allowed or not bool(torch.isfinite(b).all()):
+                    continue
+            else:
+                error, allowed = float("inf"), 0.0
+            return self.finding(
+                probe,
+                f"{probe.backward_name} gives another {gradient_name(leaf.path)} {how}",
+                evidence=[Evidence(f"{how}: differs by {error:.1e}", error=error, tolerance=allowed, why_tolerance=tolerance.WHY_LINEAR)],
+                cause=f"backward depends on more than what {owner(probe)} saves: the identity of a saved tensor, or state that forward leaves behind",
+                fix="let backward use only the values in ctx.saved_tensors and what forward put on ctx",
+                path=leaf.path,
+            )
+        return None
+
+
+def _ways(evaluator: Evaluator) -> Iterator[tuple[str, Evaluator, Callable[[], AbstractContextManager[Any]]]]:
+    yield "with saved-tensor hooks that copy", evaluator, _copying_hooks
+    # Reentrant checkpointing detaches the arguments, which takes Python attributes off them before forward sees them.
+    attributes = any(vars(leaf.template) for leaf in evaluator.leaves)
+    for reentrant in (False,) if attributes else (False, True):
+        target = evaluator.target
+        call = _checkpointed(target.call, reentrant)
+        variant = evaluator.variant(target=replace(target, call=call, function=None))
+        variant.through_backward = evaluator.through_backward or reentrant
+        yield f"under {'reentrant' if reentrant else 'non-reentrant'} checkpointing", variant, contextlib.nullcontext
+
+
+def _checkpointed(call: Callable[..., Any], reentrant: bool) -> Callable[..., Any]:
+    def run(*args: Any, **kwargs: Any) -> Any:
+        if reentrant:
+            return checkpoint(lambda *a: call(*a, **kwargs), *args, use_reentrant=True)
+        return checkpoint(call, *args, use_reentrant=False, **kwargs)
+
+    return run
+
+
+def _copying_hooks() -> AbstractContextManager[Any]:
+    return torch.autograd.graph.saved_tensors_hooks(lambda t: t.detach().clone(), lambda t: t)
+
+
+def _changes_inputs(evaluator: Evaluator) -> bool:
+    arguments = evaluator.arguments()
+    before = [copy_tensor(t) for t in arguments.tensors]
+    outcome: Outcome = evaluator.forward(arguments)
+    inputs = {t.data_ptr() for t in arguments.tensors if t.layout is torch.strided and t.numel()}
+    aliases = any(y.layout is torch.strided and y.numel() and y.data_ptr() in inputs for y in outcome.outputs)
+    return aliases or not all(map(same, (t.detach() for t in arguments.tensors), before))
