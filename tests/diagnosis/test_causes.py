@@ -62,10 +62,20 @@ def mse(x, t):
     return (x - t).square().mean()
 
 
+def symmetric_form(a):
+    return (a[:, 0] + 2 * a[:, 1] + a[:, 2]).exp()
+
+
+def symmetric_grad(a, dy, off_diagonal):
+    g = dy * symmetric_form(a)
+    return torch.stack([g, off_diagonal * g, g], -1)
+
+
 MUTANTS = [
     ("constant-factor", op(lambda x: x * x, lambda x, y, dy: dy * x), (rand(5),)),
     ("constant-factor", op(mse, lambda x, t, y, dy: (dy * 2 * (x - t), -dy * 2 * (x - t))), (rand(3, 5), rand(3, 5))),
     ("constant-factor", op(lambda x: x.sin(), lambda x, y, dy: dy * x.cos() * 1.0009), (rand(5),)),
+    ("constant-factor", op(symmetric_form, lambda a, y, dy: symmetric_grad(a, dy, 1.0)), (rand(4, 3),)),
     ("sign", op(lambda x: x.cos(), lambda x, y, dy: dy * x.sin()), (rand(5),)),
     ("ignores-cotangent", op(lambda x: (x * x).sum(), lambda x, y, dy: 2 * x), (rand(5),)),
     ("ignores-cotangent", op(lambda x: x * x, lambda x, y, dy: 2 * x * dy.flatten()[0]), (rand(5),)),

@@ -6,9 +6,10 @@ import math
 from collections.abc import Callable, Iterator
 
 import torch
+from torch import Tensor
 
 from ..explain import Hypothesis
-from ..mismatch import Fit, Mismatch
+from ..mismatch import AGREES, Fit, Mismatch
 
 CONSTANTS = {"2": 2.0, "1/2": 0.5, "3": 3.0, "1/3": 1 / 3, "4": 4.0, "1/4": 0.25, "sqrt(2)": math.sqrt(2), "1/sqrt(2)": math.sqrt(0.5)}
 
@@ -81,3 +82,41 @@ def _powers(label: str, path: str, dim: int | None) -> Iterator[tuple[str, Calla
     yield f"1/{label}", lambda m: 1 / count(m)
     yield f"sqrt of {label}", lambda m: math.sqrt(count(m))
     yield f"1/sqrt of {label}", lambda m: 1 / math.sqrt(count(m))
+
+
+class ConstantFactorInPart(Hypothesis):
+    """A constant factor is missing in some slices only: the off-diagonal entry that stands twice in a symmetric form, one of several parameters."""
+
+    name = "constant-factor"
+    rank = 13
+
+    def fit(self, mismatch: Mismatch) -> Iterator[Fit]:
+        got, expected = mismatch.got, mismatch.expected
+        if got.is_complex() or not bool(torch.isfinite(got).all()):
+            return
+        wrong = (got - expected).abs() > AGREES * (expected.abs().max() if expected.numel() else 1.0)
+        for dim in range(expected.dim()):
+            lines = wrong.movedim(dim, 0).reshape(wrong.shape[dim], -1).any(1)
+            hit = lines.nonzero().flatten()
+            if hit.numel() in (0, lines.numel()):
+                continue
+            parts, rights = got.index_select(dim, hit), expected.index_select(dim, hit)
+            at = rights.abs().argmax()
+            factor = float(parts.flatten()[at] / rights.flatten()[at]) if bool(rights.any()) else 0.0
+            if factor:
+                where = ", ".join(map(str, hit.tolist()[:6]))
+                yield Fit(
+                    f"the gradient of the slices {where} along dim {dim} is {_readable(factor)} times what it should be; the rest is right",
+                    lambda m, dim=dim, hit=hit, factor=factor: _scaled(m.expected, dim, hit, factor),
+                    f"look for a factor of {_readable(1 / factor)} that these entries need",
+                )
+
+
+def _readable(value: float) -> str:
+    return next((name for name, constant in CONSTANTS.items() if math.isclose(constant, value, rel_tol=1e-9)), f"{value:.6g}")
+
+
+def _scaled(expected: Tensor, dim: int, hit: Tensor, factor: float) -> Tensor | None:
+    if expected.shape[dim] <= int(hit.max()):
+        return None
+    return expected.index_copy(dim, hit, factor * expected.index_select(dim, hit))
