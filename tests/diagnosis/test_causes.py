@@ -101,7 +101,6 @@ MUTANTS = [
         op(lambda x, w: x * w, lambda x, w, y, dy: (dy * w, dy * x)),
         tuple(torch.randn(4, dtype=torch.complex128).requires_grad_() for _ in "xw"),
     ),
-    ("low-precision-inside", op(lambda x: x.sin() * 3, lambda x, y, dy: (dy.float() * x.float().cos() * 3).double()), (rand(5),)),
     ("low-precision-inside", op(lambda x: x.sin() * 3, lambda x, y, dy: (dy.bfloat16() * x.bfloat16().cos() * 3).double()), (rand(5),)),
     ("cotangent-squared", op(lambda x: x * x, lambda x, y, dy: dy * dy * 2 * x), (rand(5),)),
     ("cotangent-as-mask", op(lambda x: x * x, lambda x, y, dy: (dy > 0) * 2 * x), (rand(5),)),
@@ -122,3 +121,9 @@ def test_without_a_cause_the_place_is_told():
     (finding,) = pb.check(function, (rand(5),), select=["PB501"]).findings
     assert "no known pattern explains it" in finding.cause
     assert not finding.certain
+
+
+def test_single_precision_inside_is_no_fault():
+    function = op(lambda x: x.sin() * 3, lambda x, y, dy: (dy.float() * x.float().cos() * 3).double())
+    for seed in range(10):
+        assert not [f for f in pb.check(function, (rand(5),), select=["PB501"], seed=seed).findings if f.severity != "note"]

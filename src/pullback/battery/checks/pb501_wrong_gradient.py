@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 
 from ...diagnosis.where import describe
@@ -10,9 +11,14 @@ from .. import tolerance
 from ..base import Check, Skipped
 from ..conjugates import missing_conjugate
 from ..diagnose import causes
+from ..edges import failures
+from ..evaluate import UserCodeError
 from ..locate import locate
 from ..probe import Probe, gradient_name
 from ..value import InputVerdict
+from ..variants import Variant, other_branches
+
+BUDGET = 0.3
 
 
 class WrongGradient(Check):
@@ -58,9 +64,59 @@ class WrongGradient(Check):
             ):
                 continue
             yield self._wrong(probe, wrong)
+        if not verdict.wrong and probe.nonlinearity is None:
+            yield from self._in_other_branches(probe)
         unmeasured = [v for v in verdict.inputs.values() if v.ok is None]
         if unmeasured and len(unmeasured) == len(verdict.inputs):
             raise Skipped(unmeasured[0].reason)
+
+    def _in_other_branches(self, probe: Probe) -> Iterator[Finding]:
+        end = time.perf_counter() + BUDGET
+        for variant in other_branches(probe):
+            if time.perf_counter() > end:
+                return
+            try:
+                edges = failures(probe, variant.evaluator)
+            except UserCodeError as error:
+                if error.stage == "backward":
+                    yield self._raises_in_branch(probe, variant, error)
+                continue
+            for edge in edges:
+                if edge.kind != "nan too":
+                    yield self._wrong_in_branch(probe, variant, edge.verdict)
+
+    def _wrong_in_branch(self, probe: Probe, variant: Variant, wrong: InputVerdict) -> Finding:
+        nothing = "no gradient" if wrong.none else "a wrong gradient"
+        return self.finding(
+            probe,
+            f"{probe.backward_name} returns {nothing} for {wrong.path} with {variant.name}",
+            severity="warning" if probe.case.invented else "error",
+            evidence=[
+                Evidence(
+                    f"with {variant.name}, along a random direction of {wrong.path}, paired with a random grad_output",
+                    f"{wrong.got:.6g}",
+                    f"{wrong.low:.6g}" if wrong.low == wrong.high else f"{wrong.low:.6g} … {wrong.high:.6g}",
+                    wrong.error,
+                    wrong.tolerance,
+                    tolerance.WHY_DIFFERENCE,
+                )
+            ],
+            cause=f"a branch of backward for {variant.path} is wrong; as in the sample the gradient is right",
+            certain=True,
+            fix=f"Check {gradient_name(wrong.path)} in the branch that {variant.name} takes.",
+            path=wrong.path,
+        )
+
+    def _raises_in_branch(self, probe: Probe, variant: Variant, error: UserCodeError) -> Finding:
+        return self.finding(
+            probe,
+            f"{probe.backward_name} raises with {variant.name}, which forward accepts",
+            severity="note" if probe.case.origin == "searched" else "error",
+            evidence=[Evidence(f"backward with {variant.name}", got=error.short, expected="gradients, or a forward that refuses")],
+            cause=f"a branch of backward for {variant.path} was never run",
+            certain=True,
+            fix=f"Handle {variant.name} in backward, or refuse it in forward with a clear message.",
+        )
 
     def _wrong(self, probe: Probe, wrong: InputVerdict) -> Finding:
         spot = locate(probe, wrong.path)
@@ -81,11 +137,12 @@ class WrongGradient(Check):
         if guesses:
             attachments["cause"] = guesses[0].name
         where = describe(spot.got, spot.expected, {leaf.path: leaf.template for leaf in probe.exact.leaves}) if spot is not None else ""
+        single = bool(guesses) and guesses[0].name == "low-precision-inside" and "float32" in guesses[0].text
         return self.finding(
             probe,
-            f"{probe.backward_name} returns a wrong gradient for {wrong.path}",
+            f"{probe.backward_name} returns {'only single precision' if single else 'a wrong gradient'} for {wrong.path}",
             evidence=evidence,
-            severity="warning" if probe.case.invented else "error",
+            severity="note" if single else "warning" if probe.case.invented else "error",
             path=wrong.path,
             attachments=attachments,
             cause=guesses[0].text if guesses else f"no known pattern explains it: {where}" if where else None,
