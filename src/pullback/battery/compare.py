@@ -74,7 +74,7 @@ def gap_between(path: str, got: Tensor | None, expected: Tensor | None, usual: f
     gap = torch.where(known, (a.to(wide) - b.to(wide)).abs(), 0.0)
     gap = torch.nan_to_num(gap, nan=torch.inf)
     finite = b[known]
-    scale = max(usual, float(finite.abs().max()) if finite.numel() else 0.0)
+    scale = max(usual, float(finite.to(wide).abs().max()) if finite.numel() else 0.0)
     narrow = max((t.dtype for t in (a, b) if t.is_floating_point() or t.is_complex()), key=tolerance.eps, default=None)
     allowed = tolerance.analytic(narrow, scale) + tolerance.linear(narrow, 1.0) if narrow is not None else 0.0
     at = int(gap.argmax())

@@ -1,0 +1,126 @@
+"""PB701."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ...report.clean import clean
+from ...report.finding import Evidence, Finding
+from .. import tolerance
+from ..base import Check, Skipped, Unsupported
+from ..functional import Functional, functional, held
+from ..keeping import owner
+from ..probe import Probe, gradient_name
+
+BATCH = 3
+
+
+class VmapMismatch(Check):
+    """torch.vmap of the op, or of its gradient, is not what a loop over the samples gives.
+
+    Why it matters:
+        Per-sample gradients, Jacobians and ensembles are computed through vmap; a wrong batching rule is silently wrong there alone.
+
+    How it is measured:
+        For Functions with ``setup_context`` and either ``generate_vmap_rule = True`` or a ``vmap`` of their own: three different samples, batched
+        over all inputs, over each input alone, and along the last instead of the first dimension, forward and gradients, against a loop.
+
+    Example:
+        A ``vmap`` that forgets to move the batch dimension, or takes every input to be batched.
+
+    Instead:
+        ``generate_vmap_rule = True`` where forward and backward are plain torch code; else move each batched input by its own ``in_dims`` entry.
+    """
+
+    code = "PB701"
+    name = "vmap-mismatch"
+    severity = "error"
+    needs = ("backward", "repeats", "function")
+
+    def run(self, probe: Probe) -> Iterator[Finding]:
+        function = probe.function
+        own = function is not None and function.vmap is not torch.autograd.Function.vmap
+        if function is None or function.setup_context is torch.autograd.Function.setup_context:
+            raise Skipped("no setup_context: torch.func cannot use it (PB703)")
+        if not own and not getattr(function, "generate_vmap_rule", False):
+            raise Skipped("offers neither generate_vmap_rule nor vmap")
+        if probe.repeats.forward_draws:
+            raise Skipped("draws random numbers; vmap asks how they are to differ between samples")
+        op = functional(probe)
+        tried = 0
+        refusal = ""
+        for what, call in (("the outputs", op.call), ("the gradients", _gradient_of(op))):
+            for how, dims, batched in _batchings(op):
+                expected = _loop(call, dims, batched)
+                try:
+                    got = held(torch.vmap(call, in_dims=dims), *batched)
+                except Exception as error:
+                    refusal = clean(f"{type(error).__name__}: {error}", limit=200)
+                    continue
+                tried += 1
+                found = _gap(op, what, got, expected)
+                if found is not None:
+                    yield self._wrong(probe, what, how, found)
+                    return
+        if not tried and refusal:
+            raise Unsupported(refusal)
+
+    def _wrong(self, probe: Probe, what: str, how: str, found: tuple[str, float, float]) -> Finding:
+        name, error, allowed = found
+        return self.finding(
+            probe,
+            f"torch.vmap of {owner(probe)} gives other {what.removeprefix('the ')} than a loop over the samples",
+            location=probe.forward_location if what == "the outputs" else probe.backward_location,
+            evidence=[
+                Evidence(f"{BATCH} samples, {how}: {name} differs by {error:.1e}", error=error, tolerance=allowed, why_tolerance=tolerance.WHY_LINEAR)
+            ],
+            cause="the batching rule treats samples as one input, or moves a dimension wrongly",
+            fix="generate_vmap_rule = True where forward and backward are plain torch code; in vmap, move each input by its own in_dims entry",
+        )
+
+
+def _gradient_of(op: Functional) -> Callable[..., tuple[Tensor, ...]]:
+    def gradient(*inputs: Tensor) -> tuple[Tensor, ...]:
+        return torch.func.vjp(op.call, *inputs)[1](op.cotangents)
+
+    return gradient
+
+
+def _samples(point: Tensor) -> list[Tensor]:
+    return [point, point.flatten().roll(1).view(point.shape) * 1.125, point * 0.875]
+
+
+def _batchings(op: Functional) -> Iterator[tuple[str, tuple[Any, ...], list[Tensor]]]:
+    first = [torch.stack(_samples(p)) for p in op.points]
+    last = [torch.stack(_samples(p), dim=-1) for p in op.points]
+    yield "all inputs batched", (0,) * len(first), first
+    yield "all inputs batched along their last dimension", (-1,) * len(last), last
+    if len(first) > 1:
+        for i, path in enumerate(op.paths):
+            dims = tuple(0 if j == i else None for j in range(len(first)))
+            yield f"only {path} batched", dims, [first[j] if j == i else op.points[j] for j in range(len(first))]
+
+
+def _loop(call: Callable[..., Any], dims: tuple[Any, ...], batched: list[Tensor]) -> list[Tensor]:
+    rows = []
+    for i in range(BATCH):
+        rows.append(held(call, *(t if d is None else t.select(d, i).contiguous() for t, d in zip(batched, dims, strict=True))))
+    return [torch.stack([row[k] for row in rows]) for k in range(len(rows[0]))]
+
+
+def _gap(op: Functional, what: str, got: tuple[Tensor, ...], expected: list[Tensor]) -> tuple[str, float, float] | None:
+    for i, (a, b) in enumerate(zip(got, expected, strict=True)):
+        name = gradient_name(op.paths[i]) if what == "the gradients" else "the output"
+        if a.shape != b.shape:
+            return f"{name} has shape {list(a.shape)} instead of {list(b.shape)} and so", float("inf"), 0.0
+        if not a.numel():
+            continue
+        allowed = tolerance.linear(b.dtype, float(torch.nan_to_num(b.abs()).max()), b[0].numel())
+        error = float(torch.nan_to_num(a - b, nan=0.0).abs().max())
+        if error > allowed:
+            return name, error, allowed
+    return None

@@ -1,0 +1,182 @@
+"""PB702."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ...report.clean import clean
+from ...report.finding import Evidence, Finding
+from .. import tolerance
+from ..base import Check, Skipped, Unsupported
+from ..functional import Functional, functional, held
+from ..keeping import owner
+from ..probe import Probe, gradient_name
+
+LARGEST = 4096
+Tensors = tuple[Tensor | None, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Comparison:
+    name: str
+    transformed: Callable[[], Tensors]
+    plain: Callable[[], Tensors]
+
+
+class FuncMismatch(Check):
+    """A torch.func transform of the op gives another derivative than autograd does.
+
+    Why it matters:
+        Meta-learning, physics-informed losses and Hessian-vector products use the transforms; the same op then trains differently.
+
+    How it is measured:
+        For Functions with ``setup_context``: ``vjp``, ``grad``, ``jacrev`` and ``grad`` of ``grad`` against autograd's gradients, Jacobian and
+        double backward; where the Function has a ``jvp``, ``func.jvp``, ``jacfwd`` and ``hessian`` against forward mode and double backward.
+
+    Example:
+        A tensor kept as a ctx attribute (not by save_for_backward), a test for ``x.requires_grad`` in forward.
+
+    Instead:
+        Save tensors by save_for_backward, decide by ``ctx.needs_input_grad``, keep forward free of side effects.
+
+    Limits:
+        A transform that raises is reported as unsupported; ``jacfwd`` of ``jacfwd`` is left out.
+    """
+
+    code = "PB702"
+    name = "func-mismatch"
+    severity = "error"
+    needs = ("backward", "repeats", "function")
+
+    def run(self, probe: Probe) -> Iterator[Finding]:
+        function = probe.function
+        if function is None or function.setup_context is torch.autograd.Function.setup_context:
+            raise Skipped("no setup_context: torch.func cannot use it (PB703)")
+        op = functional(probe)
+        refusal, compared = "", 0
+        for comparison in _comparisons(op, forward_mode="jvp" in vars(function)):
+            try:
+                expected = held(comparison.plain)
+            except Exception:
+                continue
+            try:
+                got = held(comparison.transformed)
+            except Exception as error:
+                refusal = clean(f"{comparison.name} raises {type(error).__name__}: {error}", limit=200)
+                continue
+            compared += 1
+            found = _gap(op, got, expected)
+            if found is not None:
+                yield self._wrong(probe, comparison.name, found)
+                return
+        if not compared and refusal:
+            raise Unsupported(refusal)
+
+    def _wrong(self, probe: Probe, name: str, found: tuple[str, float, float]) -> Finding:
+        part, error, allowed = found
+        return self.finding(
+            probe,
+            f"{name} of {owner(probe)} differs from autograd",
+            evidence=[Evidence(f"{name}: {part} differs by {error:.1e}", error=error, tolerance=allowed, why_tolerance=tolerance.WHY_ANALYTIC)],
+            cause="backward uses more than what save_for_backward carries through transforms: an attribute, a global, a test of requires_grad",
+            fix="save tensors by save_for_backward in setup_context, and decide by ctx.needs_input_grad",
+        )
+
+
+def _comparisons(op: Functional, *, forward_mode: bool) -> Iterator[_Comparison]:
+    every = tuple(range(len(op.points)))
+    yield _Comparison("torch.func.vjp", lambda: torch.func.vjp(op.call, *op.points)[1](op.cotangents), lambda: _gradients(op))
+    yield _Comparison("torch.func.grad", lambda: torch.func.grad(op.scalar, argnums=every)(*op.points), lambda: _gradients(op))
+    yield _Comparison("torch.func.grad of torch.func.grad", lambda: _nested(op, every), lambda: _double(op))
+    inputs, outputs = sum(p.numel() for p in op.points), sum(y.numel() for y in op.outputs)
+    if inputs * outputs <= LARGEST:
+        yield _Comparison("torch.func.jacrev", lambda: _flat(torch.func.jacrev(op.call, argnums=every)(*op.points)), lambda: _jacobian(op))
+    if forward_mode:
+        yield _Comparison("torch.func.jvp", lambda: torch.func.jvp(op.call, op.points, _tangents(op))[1], lambda: _forward_mode(op))
+        if inputs * inputs <= LARGEST:
+            yield _Comparison("torch.func.hessian", lambda: _flat(torch.func.hessian(op.scalar, argnums=every)(*op.points)), lambda: _hessian(op))
+
+
+def _leaves(op: Functional) -> list[Tensor]:
+    return [p.clone().requires_grad_() for p in op.points]
+
+
+def _gradients(op: Functional) -> Tensors:
+    leaves = _leaves(op)
+    return torch.autograd.grad(op.call(*leaves), leaves, op.cotangents, allow_unused=True)
+
+
+def _tangents(op: Functional) -> tuple[Tensor, ...]:
+    return tuple(torch.linspace(-1, 1, p.numel(), dtype=p.dtype).view(p.shape) for p in op.points)
+
+
+def _nested(op: Functional, every: tuple[int, ...]) -> Tensors:
+    def directional(*inputs: Tensor) -> Tensor:
+        return sum((g * t).sum() for g, t in zip(torch.func.grad(op.scalar, argnums=every)(*inputs), _tangents(op), strict=True))  # type: ignore[return-value]
+
+    return torch.func.grad(directional, argnums=every)(*op.points)
+
+
+def _double(op: Functional) -> Tensors:
+    leaves = _leaves(op)
+    first = torch.autograd.grad(op.scalar(*leaves), leaves, create_graph=True)
+    directional = sum((g * t).sum() for g, t in zip(first, _tangents(op), strict=True))
+    if not isinstance(directional, Tensor) or not directional.requires_grad:
+        return tuple(torch.zeros_like(p) for p in op.points)
+    return torch.autograd.grad(directional, leaves, allow_unused=True)
+
+
+def _jacobian(op: Functional) -> Tensors:
+    leaves = _leaves(op)
+    blocks: list[Tensor] = []
+    for y in op.call(*leaves):
+        rows = [torch.autograd.grad(entry, leaves, retain_graph=True, allow_unused=True) for entry in y.flatten()]
+        for i, leaf in enumerate(leaves):
+            filled = [torch.zeros_like(leaf) if (g := row[i]) is None else g for row in rows]
+            blocks.append(torch.stack(filled).view(*y.shape, *leaf.shape) if filled else y.new_zeros(*y.shape, *leaf.shape))
+    return tuple(blocks)
+
+
+def _hessian(op: Functional) -> Tensors:
+    leaves = _leaves(op)
+    first = torch.autograd.grad(op.scalar(*leaves), leaves, create_graph=True)
+    blocks: list[Tensor] = []
+    for g in first:
+        rows = [torch.autograd.grad(entry, leaves, retain_graph=True, allow_unused=True) for entry in g.flatten()]
+        for i, leaf in enumerate(leaves):
+            blocks.append(torch.stack([torch.zeros_like(leaf) if row[i] is None else row[i] for row in rows]).view(*g.shape, *leaf.shape))
+    return tuple(blocks)
+
+
+def _forward_mode(op: Functional) -> Tensors:
+    forward_ad = torch.autograd.forward_ad
+    with forward_ad.dual_level():
+        outputs = op.call(*(forward_ad.make_dual(p, t) for p, t in zip(op.points, _tangents(op), strict=True)))
+        return tuple(forward_ad.unpack_dual(y).tangent for y in outputs)
+
+
+def _flat(nested: object) -> Tensors:
+    if isinstance(nested, Tensor):
+        return (nested,)
+    return tuple(t for part in nested for t in _flat(part))  # type: ignore[attr-defined]
+
+
+def _gap(op: Functional, got: Tensors, expected: Tensors) -> tuple[str, float, float] | None:
+    for i, (a, b) in enumerate(zip(got, expected, strict=True)):
+        name = gradient_name(op.paths[i]) if len(got) == len(op.paths) else f"block {i}"
+        if a is None or b is None or a.shape != b.shape:
+            other = b if a is None else a
+            if (a is None or b is None) and (other is None or not bool(other.any())):
+                continue
+            return name, float("inf"), 0.0
+        if not a.numel() or not bool(torch.isfinite(b).all()):
+            continue
+        allowed = tolerance.analytic(b.dtype, float(b.detach().abs().max()))
+        error = float(torch.nan_to_num((a - b).detach().abs(), nan=torch.inf).max())
+        if error > allowed:
+            return name, error, allowed
+    return None
