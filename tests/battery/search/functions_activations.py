@@ -76,7 +76,7 @@ class ChannelPReLU(Function):
 
     @staticmethod
     def forward(ctx, x, weight):
-        n, c, h, w = x.shape
+        _, c, _, _ = x.shape
         ctx.save_for_backward(x, weight)
         return torch.where(x > 0, x, x * weight.view(1, c, 1, 1))
 

@@ -164,7 +164,7 @@ class MoEDispatch(Function):
 
     @staticmethod
     def forward(ctx, x, gates, expert_index):
-        num_tokens, hidden = x.shape
+        _tokens, _hidden = x.shape
         chosen = gates.gather(1, expert_index.view(-1, 1))
         ctx.save_for_backward(x, gates, expert_index)
         return x * chosen
@@ -196,7 +196,7 @@ class MaxPool1dFn(Function):
 
     @staticmethod
     def forward(ctx, x, kernel_size):
-        B, C, L = x.shape
+        _B, _C, L = x.shape
         windows = x.unfold(2, kernel_size, kernel_size)
         values, where = windows.max(-1)
         ctx.save_for_backward(where + torch.arange(values.shape[-1]) * kernel_size)
@@ -214,7 +214,7 @@ class MaskedMean(Function):
 
     @staticmethod
     def forward(ctx, x, mask):
-        b, t, d = x.shape
+        _b, _t, _d = x.shape
         m = mask.unsqueeze(-1).to(x.dtype)
         total = m.sum(1).clamp(min=1)
         ctx.save_for_backward(m, total)

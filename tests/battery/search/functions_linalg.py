@@ -68,7 +68,7 @@ class LogDet(Function):
 
     @staticmethod
     def forward(ctx, matrix):
-        sign, logabs = torch.linalg.slogdet(matrix)
+        _, logabs = torch.linalg.slogdet(matrix)
         ctx.save_for_backward(matrix)
         return logabs
 
@@ -123,8 +123,8 @@ class PairwiseDistance(Function):
 
     @staticmethod
     def forward(ctx, x1, x2):
-        n, d = x1.shape
-        m, d2 = x2.shape
+        _n, d = x1.shape
+        _m, d2 = x2.shape
         if d != d2:
             raise ValueError(f"feature sizes differ: {d} and {d2}")
         dist = (x1.unsqueeze(1) - x2.unsqueeze(0)).pow(2).sum(-1).sqrt()
@@ -145,7 +145,7 @@ class SinkhornPlan(Function):
     @staticmethod
     def forward(ctx, C, reg, n_iters):
         K = torch.exp(-C / reg)
-        n, m = C.shape
+        _n, m = C.shape
         us, vs = [], []
         v = torch.ones(m, dtype=C.dtype)
         for _ in range(n_iters):
@@ -179,7 +179,8 @@ class MatrixPower(Function):
 
     @staticmethod
     def forward(ctx, M, n):
-        assert M.dim() == 2 and M.size(0) == M.size(1), "M must be a square matrix"
+        assert M.dim() == 2
+        assert M.size(0) == M.size(1), "M must be a square matrix"
         powers = [torch.eye(M.size(0), dtype=M.dtype)]
         for _ in range(n):
             powers.append(powers[-1] @ M)

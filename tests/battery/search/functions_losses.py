@@ -120,7 +120,7 @@ class DiceCoeff(Function):
 
     @staticmethod
     def backward(ctx, grad_output):
-        input, target = ctx.saved_tensors
+        _, target = ctx.saved_tensors
         grad_input = grad_target = None
         if ctx.needs_input_grad[0]:
             grad_input = grad_output * (2 * target * ctx.union - (2 * ctx.inter + 1e-4)) / (ctx.union * ctx.union)

@@ -54,7 +54,7 @@ class BatchNorm2dTrain(Function):
 
     @staticmethod
     def forward(ctx, input, gamma, beta, running_mean, running_var, momentum=0.1, eps=1e-5, training=True):
-        N, C, H, W = input.shape
+        _N, C, _H, _W = input.shape
         if training:
             mean, var = input.mean((0, 2, 3)), input.var((0, 2, 3), unbiased=False)
             with torch.no_grad():

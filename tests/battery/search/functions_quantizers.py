@@ -222,7 +222,7 @@ class XNORWeight(Function):
 
     @staticmethod
     def forward(ctx, weight):
-        out_channels, in_channels, kh, kw = weight.size()
+        _out, _in, _kh, _kw = weight.size()
         scale = weight.abs().mean((1, 2, 3), keepdim=True)
         ctx.save_for_backward(weight, scale)
         return weight.sign() * scale

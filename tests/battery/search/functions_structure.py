@@ -317,7 +317,7 @@ class ApplyRotary(Function):
 
     @staticmethod
     def forward(ctx, x, cos, sin, interleaved=False):
-        batch, seqlen, nheads, headdim = x.shape
+        _batch, _seqlen, _nheads, headdim = x.shape
         half = cos.shape[-1]
         assert half * 2 == headdim, "rotary dimension must be half of the head dimension"
         c, s = cos.unsqueeze(-2), sin.unsqueeze(-2)

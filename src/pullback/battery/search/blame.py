@@ -131,6 +131,8 @@ def _dependencies(node: FunctionNode, evidence: Evidence) -> dict[str, list[str]
     if node is evidence.source.forward or node is evidence.source.setup_context:
         known = {slot.name: [slot.name] for slot in evidence.slots}
     ctx = context_name(node)
+    if node is not evidence.source.forward:
+        known |= {f"{ctx}.{attribute}": list(names) for attribute, names in _kept_on_ctx(evidence).items()}
     known |= {f"{ctx}.{kept}": [name] for kept, name in evidence.kept.items() if not kept.startswith("saved[")}
     for statement in own_nodes(node):
         value = getattr(statement, "value", None) if isinstance(statement, (ast.Assign, ast.AugAssign, ast.AnnAssign, ast.NamedExpr)) else None
@@ -142,6 +144,20 @@ def _dependencies(node: FunctionNode, evidence: Evidence) -> dict[str, list[str]
         for target in targets:
             _flow(target, value, known, evidence)
     return known
+
+
+def _kept_on_ctx(evidence: Evidence) -> dict[str, list[str]]:
+    """For each attribute that forward or setup_context sets on ctx the parameters it is computed from."""
+    method = evidence.source.setup_context or evidence.source.forward
+    if method is None:
+        return {}
+    ctx = context_name(method)
+    known: dict[str, list[str]] = {slot.name: [slot.name] for slot in evidence.slots}
+    for statement in own_nodes(method):
+        if isinstance(statement, ast.Assign):
+            for target in statement.targets:
+                _flow(target, statement.value, known, evidence)
+    return {name.removeprefix(f"{ctx}."): names for name, names in known.items() if name.startswith(f"{ctx}.")}
 
 
 def _flow(target: ast.expr, value: ast.AST, known: dict[str, list[str]], evidence: Evidence) -> None:

@@ -15,16 +15,18 @@ from .blame import blamed
 from .evidence import Evidence
 from .guards import ensure_group
 from .moment import Moment
-from .proposals import livelier, proposals
+from .proposals import from_message, joint, livelier, mutations
 from .quality import Quality, assess
 from .specs import Spec, State
 
-CHANGE_PENALTY = 0.12
+CHANGE_PENALTY = 0.1
 DISTANCE_PENALTY = 0.3
 REPEAT_PENALTY = 0.03
 POSITION_PENALTY = 0.008
 DEPTH_BONUS = 0.2
 MORE_AFTER_FOUND = 60
+MESSAGE_BONUS = 0.05
+JOINT_BONUS = 0.3  # these change several arguments at once, each of which costs
 CHUNK = 12
 ONE_OFFS = 5  # the first runs may import, initialise or build something once
 ONE_OFF_SECONDS = 0.05
@@ -166,7 +168,7 @@ class Search:
             self.proof = attempt
             return
         self.failures[attempt.key] += 1
-        self._follow(attempt, progress, blamed(attempt, self.evidence), self.use_messages)
+        self._follow(attempt, progress, blamed(attempt, self.evidence))
 
     def _make_group(self, attempt: Attempt) -> bool:
         started = time.perf_counter()
@@ -177,9 +179,13 @@ class Search:
             self._push(attempt.state, 3.0, None)
         return made
 
-    def _follow(self, attempt: Attempt, progress: float, names: list[str], use_messages: bool) -> None:
-        states = proposals(Moment(attempt, self.evidence, names), use_messages)
-        self._push_some(states, progress, 0, attempt.key)
+    def _follow(self, attempt: Attempt, progress: float, names: list[str]) -> None:
+        moment = Moment(attempt, self.evidence, names)
+        if self.use_messages:
+            self._push_some(from_message(moment), progress + MESSAGE_BONUS, 0, attempt.key)
+        if not names:
+            self._push_some(joint(moment), progress + JOINT_BONUS, 0, attempt.key)
+        self._push_some(mutations(moment), progress, 0, attempt.key)
 
     def _push_some(self, states: Iterator[State], progress: float, position: int, key: Key | None) -> None:
         """Put the next few of a stream of states on the heap, and the rest of the stream behind them: most of it is never made."""

@@ -74,7 +74,7 @@ def _note_gradients(source: FunctionSource, traits: dict[str, Trait]) -> None:
         if always_none:
             for kind in ("float", "int", "bool", "none", "mask", "index", "str", "object", "group"):
                 trait.scores[kind] = trait.scores.get(kind, 0.0) * 1.25
-            trait.score("tensor", -0.5)
+            trait.score("tensor", -0.2)
         else:
             trait.score("tensor", 1.8)
 
@@ -190,7 +190,7 @@ def ints_values(trait: Trait) -> list[tuple[int, ...]]:
     )
     by_role = {"dims": [(1, 0), (0, 1), (-1,)], "shape": [(3, 4), (4, 3), (12,), (2, 3, 4)], "ints": [(4,), (1, 1), (3, 4)]}
     counted = [tuple(range(1, trait.members + 1))] if trait.members else []
-    return _distinct([*default, *counted, *by_role.get(trait.role, []), (3, 4), (4,), (1, 0), (2, 2), (2, 3, 4)])
+    return _distinct([*default, *counted, *by_role.get(trait.role, []), (3, 4), (4,), (1, 0), (2, 2), (2, 3, 4), (0.3, 0.6)])
 
 
 def _lists(trait: Trait) -> list[Spec]:

@@ -25,7 +25,7 @@ tensor 0.5 spd 2 : .*(cov|covariance|precision|spd|psd|gram)\d?
 index 1.0 - - : .*(index|indices|idx|inds|perm|permutation|assignment|edge_index|segment_ids?|group_ids?|positions?|pos_ids?)
 index 1.0 offsets 1 : .*(offsets|indptr|rowptr|crow|cu_seqlens.*|cu_.*)
 index 0.4 - 1 : .*(lengths?|lens|seqlens|counts|sizes)
-index 0.45 - 1 : .*(labels?|targets?|classes|gt)
+index 0.3 - 1 : .*(labels?|targets?|classes|gt)
 tensor 0.4 - - : .*(labels?|targets?|gt)
 mask 0.7 - - : .*mask.*
 tensor 0.4 binary - : .*mask.*
@@ -110,6 +110,8 @@ _ANNOTATIONS: tuple[tuple[str, str, float], ...] = (
     (r"Module\b", "module", 2.0),
     (r"(List|Sequence|Tuple|Iterable|list|tuple)\W+(torch\.)?(Float|Long)?Tensor", "tensors", 2.0),
     (r"(List|Sequence|Tuple|list|tuple)\W+int|\bSize\b", "ints", 2.0),
+    (r"^(List|Sequence|Tuple|list|tuple)$", "ints", 1.6),
+    (r"^(List|Sequence|Tuple|list|tuple)$", "tensors", 1.0),
     (r"LongTensor|IntTensor", "index", 2.0),
     (r"BoolTensor|ByteTensor", "mask", 2.0),
     (r"Tensor", "tensor", 1.5),

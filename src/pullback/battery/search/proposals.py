@@ -16,9 +16,14 @@ from .specs import Spec, State, within_caps
 MAX_PROPOSALS = 120
 
 
-def proposals(moment: Moment, use_messages: bool = True) -> Iterator[State]:
-    """Yield the states to try after a failed attempt, best first, made only as they are asked for."""
-    return islice(_new_states(moment, _changes(moment, use_messages)), MAX_PROPOSALS)
+def from_message(moment: Moment) -> Iterator[State]:
+    """Yield the states that the wording of the error suggests, best first."""
+    return islice(_new_states(moment, changes_for(moment)), MAX_PROPOSALS)
+
+
+def mutations(moment: Moment) -> Iterator[State]:
+    """Yield the states to try whatever the error says, best first, made only as they are asked for."""
+    return islice(_new_states(moment, _changes(moment)), MAX_PROPOSALS)
 
 
 def _new_states(moment: Moment, changes: Iterable[Change]) -> Iterator[State]:
@@ -32,11 +37,12 @@ def _new_states(moment: Moment, changes: Iterable[Change]) -> Iterator[State]:
             yield state
 
 
-def _changes(moment: Moment, use_messages: bool) -> Iterator[Change]:
-    if use_messages:
-        yield from changes_for(moment)
-    if not moment.blamed:
-        yield from _flips(moment)
+def joint(moment: Moment) -> Iterator[State]:
+    """Yield the states to try where nobody is to blame: flags the other way, then all tensors at another rank."""
+    return _new_states(moment, chain(_flips(moment), _all_at_rank(moment)))
+
+
+def _changes(moment: Moment) -> Iterator[Change]:
     blamed = list(moment.blamed)
     rest = [slot.name for slot in moment.slots if slot.name not in blamed]
     if moment.attempt.refused:
@@ -64,7 +70,7 @@ def livelier(attempt: Attempt, evidence: Evidence, names: list[str]) -> Iterator
     """Yield states to try after a sample that runs but is degenerate: other values first, those of the suspects before those of the rest."""
     moment = Moment(attempt, evidence, names)
     every = [*names, *(slot.name for slot in moment.slots if slot.name not in names)]
-    found = chain(_other_numbers(moment, every), _other_values(moment, every), _changes(moment, False))
+    found = chain(_other_numbers(moment, every), _other_values(moment, every), _changes(moment))
     return islice(_new_states(moment, found), MAX_PROPOSALS)
 
 

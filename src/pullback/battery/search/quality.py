@@ -57,6 +57,7 @@ def assess(attempt: Attempt, evidence: Evidence, run_state: Run, seed: int) -> Q
 
 
 Flag = tuple[str, str]
+DIRTY_BLOCKS = 40
 
 
 def _gradient_flags(attempt: Attempt, evidence: Evidence) -> list[Flag]:
@@ -79,16 +80,19 @@ def _draw_flags(attempt: Attempt, run_state: Run, seed: int) -> list[Flag]:
 
 
 def _repeat_flags(attempt: Attempt, run_state: Run, seed: int) -> list[Flag]:
-    """Two runs must be bitwise equal although freed memory holds other numbers in between: reading memory never written shows here."""
-    dirty = [
-        torch.full(t.shape, 3.7e7, dtype=torch.float64).to(t.dtype)
-        for t in (*attempt.outputs, *(g for g in attempt.gradients if g is not None))
-        for _ in range(3)
-    ]
-    del dirty
-    if not same_results(attempt, run_state(attempt.state, seed)):
-        return [("two runs with the same seed differ", "")]
+    """Runs must be bitwise equal although freed memory holds other numbers each time: reading memory never written shows here."""
+    like = [*attempt.outputs, *(g for g in attempt.gradients if g is not None)]
+    for number in (3.7e7, -1.9e5):
+        _dirty_freed_memory(like, number)
+        if not same_results(attempt, run_state(attempt.state, seed)):
+            return [("two runs with the same seed differ", "")]
     return []
+
+
+def _dirty_freed_memory(like: Sequence[torch.Tensor], number: float) -> None:
+    """Fill blocks of these sizes with a number and free them: enough of them that some are left once the arguments are built."""
+    blocks = [torch.full(t.shape, number, dtype=torch.float64).to(t.dtype) for t in like for _ in range(DIRTY_BLOCKS)]
+    del blocks
 
 
 def same_results(a: Attempt, b: Attempt) -> bool:

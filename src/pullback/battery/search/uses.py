@@ -153,11 +153,16 @@ class Uses(ast.NodeVisitor):
             return
         if isinstance(function, ast.Attribute) and (trait := self.trait(function.value)) is not None:
             self._note_method(trait, name, node)
+        if name == "isinstance" and len(node.args) == 2:
+            self._note_isinstance(node)
+            return
+        helper = helper_of(function, self.namespace)
+        if helper is not None:
+            self._follow(node, helper)
+            return
         self._note_arguments(node, name)
         if name == "einsum":
             self._note_einsum(node)
-        if self.depth > 0:
-            self._follow(node)
 
     def _refuse(self, node: ast.Call, name: str) -> None:
         for argument in node.args:
@@ -218,13 +223,8 @@ class Uses(ast.NodeVisitor):
                 trait.see_rank(len(operand))
                 trait.shape = trait.shape or tuple(sizes[letter] for letter in operand)
 
-    def _follow(self, node: ast.Call) -> None:
-        function = node.func
-        if isinstance(function, ast.Name) and function.id == "isinstance" and len(node.args) == 2:
-            self._note_isinstance(node)
-            return
-        helper = helper_of(function, self.namespace)
-        if helper is None:
+    def _follow(self, node: ast.Call, helper: FunctionNode) -> None:
+        if self.depth == 0:
             return
         inner: dict[str, str] = {}
         names = parameter_names(helper)
@@ -315,6 +315,7 @@ class Uses(ast.NodeVisitor):
         for side in (node.left, node.right):
             self.add(side, "tensor", 0.35)
             self.add(side, "float", 0.35)
+            self.add(side, "index", -0.3)
 
     def visit_UnaryOp(self, node: ast.UnaryOp) -> None:
         self.generic_visit(node)
