@@ -91,7 +91,7 @@ def project(tmp_path, monkeypatch):
 def run(text, *, timeout=20.0, jobs=1, job=check_targets, watch=lambda subject, at: None, **options):
     """Write ops.py and do a job on it; return outcomes by the Function's name."""
     Path("ops.py").write_text(text)
-    how = Options({"seed": 0}, timeout=timeout, jobs=jobs, battery="small_battery", **options)
+    how = Options({"seed": 0}, timeout=timeout, jobs=jobs, battery="small_battery", preload="", **options)
     return {outcome.found.short if outcome.found else "": outcome for outcome in job(parse_targets(["ops.py"]), how, watch=watch)}
 
 
@@ -284,7 +284,7 @@ def test_files_that_cannot_be_imported_are_findings(project):
     for name, (text, _, _) in IMPORTS.items():
         Path(f"{name}.py").write_text(f"\n{text}\n")
     targets = parse_targets([f"{name}.py" for name in (*IMPORTS, "fine")])
-    *broken, good, later = check_targets(targets, Options({"seed": 0}, timeout=2.0, battery="small_battery"))
+    *broken, good, later = check_targets(targets, Options({"seed": 0}, timeout=2.0, battery="small_battery", preload=""))
     assert passed(good)
     assert passed(later)
     for outcome, (_, code, words) in zip(broken, IMPORTS.values(), strict=True):
@@ -355,7 +355,7 @@ def test_one_sample_can_be_asked_for(project):
 def test_an_unknown_name_is_the_callers_mistake(project):
     Path("ops.py").write_text(ops({}))
     with pytest.raises(TargetError, match=r"defines no 'Goood'. Did you mean Good"):
-        check_targets(parse_targets(["ops.py::Goood"]), Options(battery="small_battery"))
+        check_targets(parse_targets(["ops.py::Goood"]), Options(battery="small_battery", preload=""))
 
 
 def test_the_contract_is_written_in_a_process_of_its_own(project):

@@ -1,6 +1,7 @@
 """The worker's side: import torch once, fork a process for each file, and from it one for each Function.
 
-Started by `workers.py` as ``python -m pullback.battery.child REQUESTS MESSAGES``: two file descriptors. Requests and messages are lines of JSON.
+Started by `workers.py` as ``python -m pullback.battery.child REQUESTS MESSAGES PRELOAD``: two file descriptors and a module to import first.
+Requests and messages are lines of JSON.
 Only one process of a worker talks at a time: who forks waits for its child, and then says how it ended.
 """
 
@@ -268,19 +269,13 @@ def _decoded(key: str, value: Any) -> Any:
     return getattr(torch, value) if key == "dtype" and value else value
 
 
-def preload() -> None:
+def preload(module: str) -> None:
     """Import once, for all the processes that will be forked, what each of them needs."""
     import torch
 
-    from .._compat import import_compiler
-
     torch.set_num_threads(1)
-    import_compiler()
-    for module in ("samples", "searched", "search", "check"):
-        importlib.import_module(f".{module}", __package__)
-    from .base import all_checks
-
-    all_checks()
+    if module:
+        importlib.import_module(module)
     gc.collect()
     gc.freeze()
 
@@ -289,7 +284,7 @@ def main() -> None:
     """Run a worker until its parent closes the pipe."""
     channel = Channel(int(sys.argv[1]), int(sys.argv[2]))
     die_with_parent()
-    preload()
+    preload(sys.argv[3])
     channel.send(ready=True)
     serve(channel, Opener(channel))
 

@@ -36,6 +36,7 @@ class Options:
         timeout: Seconds for one check, and for one import.
         jobs: Number of workers.
         battery: Module that provides `run_case` and `Settings`.
+        preload: Module that a worker imports once for all its checks.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -45,6 +46,7 @@ class Options:
     timeout: float = 60.0
     jobs: int = 1
     battery: str = "pullback.battery.check"
+    preload: str = "pullback.battery.warm"
 
     @property
     def seed(self) -> int:
@@ -110,12 +112,12 @@ def check_targets(targets: Sequence[Target], options: Options, *, watch: Watch =
 
 def list_targets(targets: Sequence[Target], options: Options, *, watch: Watch = lambda subject, at: None) -> list[Outcome]:
     """Find every custom derivative of the targets, and its samples, without checking anything."""
-    return _Pool(targets, replace(options, only=-1), watch, _check).run()
+    return _Pool(targets, replace(options, only=-1, preload=""), watch, _check).run()
 
 
 def describe_targets(targets: Sequence[Target], options: Options, *, watch: Watch = lambda subject, at: None) -> list[Outcome]:
     """Write the contract of every custom derivative of the targets; `Outcome.page` holds it."""
-    return _Pool(targets, options, watch, _describe).run()
+    return _Pool(targets, replace(options, preload=""), watch, _describe).run()
 
 
 Job = Callable[[Worker, Found, Options, Watch], Outcome]
@@ -153,7 +155,7 @@ class _Pool:
             worker: Worker | None = None
             while (item := self._next(worker)) is not None:
                 if worker is None:
-                    worker = stack.enter_context(Worker())
+                    worker = stack.enter_context(Worker(self._options.preload))
                     self._workers.append(worker)
                 self._do(worker, *item)
 

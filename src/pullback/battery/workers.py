@@ -93,9 +93,14 @@ class _State:
 
 
 class Worker:
-    """One worker process. Use it from one thread, as a context manager; only `kill` may be called from another."""
+    """One worker process. Use it from one thread, as a context manager; only `kill` may be called from another.
 
-    def __init__(self) -> None:
+    Args:
+        preload: A module to import before the first fork, so that all processes share what it imports; or nothing.
+    """
+
+    def __init__(self, preload: str = "") -> None:
+        self._preload = preload
         self._folder = Path(tempfile.mkdtemp(prefix="pullback-"))
         self._pids: list[int] = []
         self._buffer = b""
@@ -190,7 +195,7 @@ class Worker:
         requests, self._requests = os.pipe()
         self._message_end, messages = os.pipe()
         self._output_end, output = os.pipe()
-        command = [sys.executable, "-P", "-m", "pullback.battery.child", str(requests), str(messages)]
+        command = [sys.executable, "-P", "-m", "pullback.battery.child", str(requests), str(messages), self._preload]
         environment = os.environ | {"OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "", "PYTHONUNBUFFERED": "1"}
         self._process = subprocess.Popen(
             command, stdin=subprocess.DEVNULL, stdout=output, stderr=output, pass_fds=(requests, messages), env=environment, start_new_session=True
