@@ -20,9 +20,8 @@ import torch
 from torch.autograd import Function, gradcheck
 
 import pullback as pb
-from pullback.battery.evaluate import Evaluator
+from pullback.battery.probe import Probe
 from pullback.battery.value import ValueTest
-from pullback.capture.calls import resolve_target
 
 SIZE = 1000
 LIMIT_OF_AN_OP = 1e-3
@@ -75,7 +74,7 @@ def first_pass(rounds: int, *, slow: bool) -> None:
     print(f"{'op':10} {'pullback':>12} {'gradcheck fast':>16} {'gradcheck slow':>16} {'of fast':>9} {'slow is':>9}")
     for function in (Swish, Softmax):
         x = torch.randn(SIZE, dtype=torch.float64, requires_grad=True)
-        evaluator = Evaluator.of_case(resolve_target(function), pb.case(function, x))
+        evaluator = Probe(pb.case(function, x)).exact
         assert ValueTest(evaluator).run().first_pass, f"{function.__name__} was not cleared by the first pass"
         ways: dict[str, Callable[[], object]] = {
             "pullback": lambda evaluator=evaluator: ValueTest(evaluator).run(),
