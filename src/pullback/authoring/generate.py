@@ -470,16 +470,19 @@ class Writer:
         """The eager class under autocast: it hands the forward's autocast state to backward."""
         return "\n".join(
             [
+                f"{self.alias}_loose_forward, {self.alias}_loose_backward = {self.alias}_loose.forward, {self.alias}_loose.backward",
+                "",
+                "",
                 f"class {self.alias}(Function):",
                 "    @staticmethod",
                 f"    def forward(ctx, {self.args}):",
                 f"        ctx.autocast = autocast_state({self.tuple})",
-                f"        return {self.alias}_loose.forward(ctx, {self.args})",
+                f"        return {self.alias}_loose_forward(ctx, {self.args})",
                 "",
                 "    @staticmethod",
                 "    def backward(ctx, *dys):",
                 "        with under(ctx.autocast):",
-                f"            return {self.alias}_loose.backward(ctx, *dys)",
+                f"            return {self.alias}_loose_backward(ctx, *dys)",
                 "",
                 "",
                 f"{self.alias}_autocast = {self.alias}",
