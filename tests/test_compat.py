@@ -1,5 +1,6 @@
 """Every private torch name that pullback uses does what its docstring says."""
 
+import pytest
 import torch
 
 from pullback import _compat
@@ -36,3 +37,40 @@ def test_the_compiler_is_imported_once_for_all():
 
     _compat.import_compiler()
     assert "torch._dynamo" in sys.modules
+
+
+def test_a_dispatch_mode_sees_operator_calls():
+    seen = []
+
+    class Watch(_compat.dispatch_mode()):
+        def __torch_dispatch__(self, func, types, args=(), kwargs=None):
+            seen.append(func.overloadpacket.__name__)
+            return func(*args, **(kwargs or {}))
+
+    with Watch():
+        torch.ones(2) + 1
+    assert seen[-1] == "add"
+
+
+def test_fake_tensors_have_a_device_and_no_pointer():
+    with torch.no_grad(), _compat.fake_mode():
+        x = torch.empty(2, device="meta") * 2
+        assert x.device.type == "meta"
+        with pytest.raises(RuntimeError, match="data pointer"):
+            x.data_ptr()
+        with pytest.raises(RuntimeError, match="device"):
+            x + torch.ones(2)
+
+
+def test_storage_ids_tell_shared_memory():
+    x = torch.zeros(3)
+    assert _compat.storage_id(x) == _compat.storage_id(x[1:])
+    assert _compat.storage_id(x) != _compat.storage_id(torch.zeros(3))
+    sparse = x.to_sparse()
+    assert _compat.storage_id(sparse) == id(sparse)
+
+
+def test_the_base_of_a_view():
+    x = torch.zeros(3).clone()
+    assert _compat.base_of(x[1:]) is x
+    assert _compat.base_of(x) is None

@@ -99,11 +99,21 @@ def dispatch_mode() -> type:
 def fake_mode() -> Any:
     """A new mode in which tensors have shape, dtype and device but no memory, on devices that need not exist.
 
+    Asking for a data pointer raises instead of giving null, which a kernel would follow.
     Fallback: none; torch.export itself is built on it. Retire when torch exports FakeTensorMode under a public name.
     """
+    import torch
     from torch._subclasses.fake_tensor import FakeTensorMode
 
-    return FakeTensorMode(allow_non_fake_inputs=False)
+    class WithoutPointers(FakeTensorMode):
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+            result = super().__torch_dispatch__(func, types, args, kwargs)
+            for tensor in result if isinstance(result, (list, tuple)) else (result,):
+                if isinstance(tensor, torch.Tensor):
+                    torch._C._set_throw_on_mutable_data_ptr(tensor)
+            return result
+
+    return WithoutPointers(allow_non_fake_inputs=False)
 
 
 def storage_id(tensor: Any) -> int:
