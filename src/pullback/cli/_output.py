@@ -22,9 +22,9 @@ def formats() -> list[str]:
 def write(report: Report, output_format: str, output: Path | None) -> None:
     """Write a report to a file, or to standard output: text as wide as the terminal, with colours where it has them."""
     if output is None and output_format == "text" and sys.stdout.isatty():
-        from rich.console import Console
+        from ..report.render.text import print_report
 
-        Console(markup=False, highlight=False, emoji=False).print(report, soft_wrap=True)
+        print_report(report)
         return
     text = importlib.import_module(f"..report.render.{output_format}", __package__).render(report)
     if output is None:

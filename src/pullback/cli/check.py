@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import json
 import os
+import signal
+import sys
+import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -83,7 +87,7 @@ def check(ctx: click.Context, targets: tuple[str, ...], **given: Any) -> None:
 def _run(ctx: click.Context, targets: Sequence[Target], *, list_only: bool, output_format: str, output: Path | None, **given: Any) -> int:
     options = _options(targets, ctx.meta["pullback.declare"], given)
     start = time.perf_counter()
-    with progress() as watch:
+    with progress() as watch, _ended_by_signals():
         outcomes = (list_targets if list_only else check_targets)(targets, options, watch=watch)
     if list_only:
         _print_list(outcomes, output_format, output)
@@ -94,6 +98,19 @@ def _run(ctx: click.Context, targets: Sequence[Target], *, list_only: bool, outp
         click.echo(f"no custom Function, op or case is defined in {', '.join(clean(target.spec) for target in targets)}", err=True)
     write(report, output_format, output)
     return exit_status(report, outcomes, fail_on=given["fail_on"], strict=given["strict"])
+
+
+@contextlib.contextmanager
+def _ended_by_signals() -> Iterator[None]:
+    """Let SIGTERM end the command as Ctrl-C does, so that workers and their temporary folders go too."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)
 
 
 def _options(targets: Sequence[Target], declare: Any, given: dict[str, Any]) -> Options:

@@ -59,6 +59,11 @@ def to_text(report: Report, *, width: int = 100, color: bool = False) -> str:
     return file.getvalue().rstrip("\n")
 
 
+def print_report(report: Report) -> None:
+    """Print the report to standard output, as wide as the terminal, with colours where it has them."""
+    Console(markup=False, highlight=False, emoji=False).print(renderable(report), soft_wrap=True)
+
+
 def renderable(report: Report) -> Rendered:
     """Return an object that rich prints at the width of its console."""
     return Rendered(report)
