@@ -26,11 +26,12 @@ def vjp_of(definition: Definition, function: Callable[..., Any]) -> Callable[...
     """A rule ``(dy, *args, wanted)`` that differentiates `function` by autograd."""
     at = [definition.names.index(param.name) for param in definition.differentiable]
 
-    def rule(dy: Any, *args: Any, **flags: Any) -> tuple[Any, ...]:
+    def rule(dy: Any, *args: Any, **flags: Any) -> Any:
         (wanted,) = flags.values()
         live = [i for i, flag in zip(at, wanted, strict=True) if flag and _differentiable(args[i])]
         grads = dict(zip(live, _vjp(function, args, live, dy), strict=True)) if live else {}
-        return tuple([grads.get(i) for i in at])
+        found = tuple([grads.get(i) for i in at])
+        return found if len(found) > 1 else found[0]
 
     return rule
 
