@@ -1,0 +1,88 @@
+"""PB619."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ...report.finding import Evidence, Finding
+from ..base import Check, Skipped
+from ..evaluate import UserCodeError
+from ..probe import Probe, gradient_name
+from ..refusals import refuses
+from ..sizes import Resizer, Symbol, symbols
+
+
+class EmptyInput(Check):
+    """backward raises, or returns garbage, for a batch of size 0 that forward takes.
+
+    Why it matters:
+        Empty batches are ordinary: no proposals in an image, no tokens routed to an expert, the last shard of a data set. They stop a
+        training run after days, or put uninitialised memory into the gradient of a weight.
+
+    How it is measured:
+        The leading axis gets size 0, together with every equal size. If forward takes that, backward must; where all outputs are empty, every
+        gradient must be zero.
+
+    Example:
+        ``grad.reshape(grad.shape[0], -1)`` (ambiguous for 0 rows); ``torch.empty_like(w)`` filled by a loop over rows.
+
+    Instead:
+        Write sizes out (``.reshape(n, w.numel())``), start sums from zeros, or refuse empty input in forward.
+
+    Limits:
+        A forward that refuses empty input is right.
+    """
+
+    code = "PB619"
+    name = "empty-input"
+    severity = "error"
+
+    def run(self, probe: Probe) -> Iterator[Finding]:
+        batch = next((s for s in symbols(probe.exact) if s.batch), None)
+        if batch is None:
+            raise Skipped("no input has a batch axis")
+        for symbol in dict.fromkeys((batch, batch.without_numbers())):
+            evaluator = Resizer(probe.exact).resized(symbol, 0)
+            if evaluator is None:
+                continue
+            try:
+                outcome = evaluator.forward()
+            except UserCodeError:
+                continue
+            if not outcome.carrying:
+                return
+            try:
+                gradients = evaluator.vjp(outcome, [torch.ones_like(y) for y in outcome.live])
+            except UserCodeError as error:
+                if not refuses(error):
+                    yield self._raises(probe, symbol, error)
+                return
+            if all(y.numel() == 0 for y in outcome.live):
+                yield from self._garbage(probe, symbol, [leaf.path for leaf in evaluator.wanted], gradients)
+            return
+        raise Skipped("forward refuses empty input")
+
+    def _raises(self, probe: Probe, symbol: Symbol, error: UserCodeError) -> Finding:
+        return self.finding(
+            probe,
+            f"{probe.backward_name} raises for an empty batch, which forward takes",
+            evidence=[Evidence(f"{symbol.said} = 0", error.short, "a gradient of zeros")],
+            cause="a size is worked out from the others with -1, or something is divided by or taken from an empty axis",
+            fix="Write sizes out instead of -1, and let sums start from zeros.",
+        )
+
+    def _garbage(self, probe: Probe, symbol: Symbol, paths: list[str], gradients: list[Tensor | None]) -> Iterator[Finding]:
+        for path, gradient in zip(paths, gradients, strict=True):
+            if gradient is None or gradient.numel() == 0 or not bool((gradient != 0).any()):
+                continue
+            yield self.finding(
+                probe,
+                f"{probe.backward_name} returns a {gradient_name(path)} that is not zero for an empty batch",
+                evidence=[Evidence(f"{symbol.said} = 0, all outputs are empty: {gradient_name(path)}", f"{float(gradient.abs().max()):.6g}", "0")],
+                cause="the gradient is not initialised, or a mean over no rows is taken",
+                fix="Start from torch.zeros_like, and treat an empty batch in means.",
+                path=path,
+            )

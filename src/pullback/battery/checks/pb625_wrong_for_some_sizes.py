@@ -1,0 +1,100 @@
+"""PB625."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...report.finding import Evidence, Finding, Severity
+from .. import tolerance
+from ..base import Check, Skipped
+from ..probe import Probe, gradient_name
+from ..size_sweep import Sweep, Trial
+
+BUDGET = 0.5
+THOROUGH_BUDGET = 5.0
+
+
+class WrongForSomeSizes(Check):
+    """backward is wrong, or raises, at sizes other than those of the sample.
+
+    Why it matters:
+        The tail of a block, the second chunk of a batch, an index that wraps at 16 or 32 bits: such code is right for the sizes its author tried.
+
+    How it is measured:
+        Each size of the arguments is changed, equal sizes (and numbers among the arguments that equal them) together: 1, odd, just above powers of
+        two, 1025, and more than 65,536 elements where time allows. New contents are drawn from the old ones. The gradient is judged by value wherever
+        forward takes the size and the gradient is right at the sample's; the smallest failing size is found by bisection.
+
+    Example:
+        ``for i in range(0, n, step): grad_w = ...`` (overwritten by each chunk); ``n // 64`` blocks; ``row * width`` in 16 bits.
+
+    Instead:
+        Cover the tail with a mask or a last, smaller block; accumulate over chunks; compute offsets in 64 bits.
+
+    Limits:
+        The sweep stops after half a second (5 s with ``--thorough``). Sizes that belong together without being equal (n and n - 1, n and n / 2)
+        change alone: an error of backward there is a note, unless the size is the batch.
+    """
+
+    code = "PB625"
+    name = "wrong-for-some-sizes"
+    severity = "error"
+    stage = 4
+
+    def run(self, probe: Probe) -> Iterator[Finding]:
+        sweep = Sweep(probe, THOROUGH_BUDGET if probe.settings.thorough else BUDGET, _judged(probe))
+        found = False
+        for trial in sweep.run():
+            found = True
+            yield self._wrong(probe, trial) if trial.verdict == "wrong" else self._crash(probe, trial)
+        if not found and not sweep.tried:
+            raise Skipped("forward takes no other size")
+
+    def _wrong(self, probe: Probe, trial: Trial) -> Finding:
+        value = trial.value
+        assert value is not None
+        name = gradient_name(value.path)
+        severity: Severity = "note" if not trial.symbol.joint else "warning" if probe.case.invented else "error"
+        return self.finding(
+            probe,
+            f"{probe.backward_name} returns a wrong {name} when {trial.symbol.said} is {trial.size}",
+            severity=severity,
+            evidence=[
+                Evidence(
+                    f"{trial.symbol.said} = {trial.size}, {value.path} moved along a random direction{_right(trial)}",
+                    f"{value.got:.6g}",
+                    f"{value.expected:.6g}",
+                    value.error,
+                    value.tolerance,
+                    tolerance.WHY_DIFFERENCE,
+                )
+            ],
+            cause="a block, chunk or index in backward fits only some sizes",
+            fix="Look for a loop that overwrites instead of adding, a tail that is left out, the size of another axis, or a narrow index.",
+            path=value.path,
+        )
+
+    def _crash(self, probe: Probe, trial: Trial) -> Finding:
+        assert trial.error is not None
+        certain = trial.symbol.batch and trial.symbol.joint
+        severity: Severity = "note" if not certain else "warning" if probe.case.origin == "searched" else "error"
+        return self.finding(
+            probe,
+            f"{probe.backward_name} raises when {trial.symbol.said} is {trial.size}, which forward takes",
+            severity=severity,
+            evidence=[Evidence(f"{trial.symbol.said} = {trial.size}{_right(trial)}", trial.error.short, "a gradient, or a refusal in forward")],
+            fix="Make backward take every size that forward takes, or refuse the size in forward.",
+        )
+
+
+def _right(trial: Trial) -> str:
+    return "" if trial.last_right is None else f" (right at {trial.last_right})"
+
+
+def _judged(probe: Probe) -> tuple[str, ...]:
+    """The inputs whose gradients are right at the sample, so that a wrong one at another size is the size's fault."""
+    if probe.declaration.deliberate or probe.nonlinearity is not None:
+        return ()
+    if any(probe.deliberate(leaf.path) for leaf in probe.exact.wanted):
+        return ()
+    return tuple(path for path, verdict in probe.value.inputs.items() if verdict.ok is True and not verdict.none)

@@ -1,0 +1,237 @@
+"""Run a call at other sizes within a budget of time, and judge the gradient at each."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from .compare import largest_gap
+from .evaluate import Evaluator, UserCodeError, copy_tensor, random_like
+from .locate import trusted_eager
+from .probe import Probe
+from .refusals import refuses
+from .sizes import Resizer, Symbol, symbols
+from .truth import eager
+from .value import SIGNED, InputVerdict, ValueTest
+
+Verdict = Literal["right", "wrong", "crash", "refused", "unknown"]
+
+SMALL = (1, 3, 7, 17, 33, 67, 129)
+"""Single, odd, just above powers of two, none a multiple of 8; between them they pass the usual block sizes of 16 to 128."""
+LARGE = 1025
+"""Just above the usual widest block of 1024."""
+ELEMENTS = 65_536
+"""Above this many elements 16-bit indices wrap, and grids of blocks get a second dimension."""
+OUTPUT_ELEMENTS = 2**20
+
+
+@dataclass(frozen=True, slots=True)
+class Trial:
+    """The call at one size.
+
+    Args:
+        symbol: What changed.
+        size: To what.
+        verdict: What happened.
+        error: What backward raised.
+        value: The worst input's verdict, where wrong.
+        last_right: The nearest smaller size that was right, if one was tried.
+    """
+
+    symbol: Symbol
+    size: int
+    verdict: Verdict
+    error: UserCodeError | None = None
+    value: InputVerdict | None = None
+    last_right: int | None = None
+
+
+@dataclass(slots=True)
+class Sweep:
+    """Trials of one call at other sizes.
+
+    Args:
+        probe: The call.
+        seconds: The budget; no trial begins that is likely to overrun it.
+        values: Paths whose gradients are judged by value; empty: only crashes count.
+    """
+
+    probe: Probe
+    seconds: float
+    values: tuple[str, ...]
+    stopped: str = ""
+    tried: int = 0
+    _start: float = field(default_factory=time.perf_counter)
+    _costs: dict[Symbol, list[tuple[int, float, int]]] = field(default_factory=dict)
+
+    @property
+    def left(self) -> float:
+        return self.seconds - (time.perf_counter() - self._start)
+
+    def run(self) -> Iterator[Trial]:
+        """Yield what is not right: small sizes of every axis first, then large ones."""
+        resizer = Resizer(self.probe.exact)
+        found = {symbol: self._accepted(resizer, symbol) for symbol in symbols(self.probe.exact)}
+        active = [s for group in found.values() for s in group]
+        failed: set[Symbol] = set()
+        for sizes in (SMALL, (LARGE,)):
+            for size in sizes:
+                for symbol in active:
+                    if symbol in failed or size == symbol.size:
+                        continue
+                    trial = self._timed(resizer, symbol, size)
+                    if trial is not None and trial.verdict in ("wrong", "crash"):
+                        failed.add(symbol)
+                        yield self._smallest(resizer, trial)
+        for symbol in active:
+            size = _many(self.probe.exact, symbol)
+            if symbol.batch and symbol not in failed and size is not None:
+                trial = self._timed(resizer, symbol, size)
+                if trial is not None and trial.verdict in ("wrong", "crash"):
+                    yield trial
+
+    def _accepted(self, resizer: Resizer, symbol: Symbol) -> list[Symbol]:
+        """The symbol as forward takes it: with its numbers, without them, or split where it refuses every joint change."""
+        for candidate in dict.fromkeys((symbol, symbol.without_numbers())):
+            if any(self._takes(resizer, candidate, size) for size in (7, 3, 1) if size != symbol.size):
+                return [candidate]
+        if len(symbol.axes) == 1 or len(symbol.axes) > 4:
+            return []
+        return [s for s in symbol.split() if self._takes(resizer, s, 7)]
+
+    def _takes(self, resizer: Resizer, symbol: Symbol, size: int) -> bool:
+        if self.left < 0:
+            return False
+        evaluator = resizer.resized(symbol, size)
+        try:
+            return evaluator is not None and bool(evaluator.forward().outputs)
+        except UserCodeError:
+            return False
+
+    def _timed(self, resizer: Resizer, symbol: Symbol, size: int) -> Trial | None:
+        if not self._affordable(resizer, symbol, size):
+            self.stopped = self.stopped or f"{symbol.said} = {size}"
+            return None
+        return self._tried(resizer, symbol, size)
+
+    def _affordable(self, resizer: Resizer, symbol: Symbol, size: int) -> bool:
+        costs = self._costs.setdefault(symbol, [])
+        seconds, outputs = _predicted(costs, size)
+        if self.left < 0 or outputs > OUTPUT_ELEMENTS:
+            return False
+        if seconds > self.left and costs[-1][1] < self.left:
+            last = costs.pop()
+            self._tried(resizer, symbol, last[0])
+            costs[-1:] = [min(last, *costs[-1:], key=lambda cost: cost[1])]
+            seconds, _ = _predicted(costs, size)
+        return seconds <= self.left
+
+    def _tried(self, resizer: Resizer, symbol: Symbol, size: int) -> Trial | None:
+        start = time.perf_counter()
+        evaluator = resizer.resized(symbol, size)
+        if evaluator is None:
+            return None
+        verdict, error, value, count = self._judge(evaluator)
+        self._costs[symbol].append((size, time.perf_counter() - start, count))
+        self.tried += 1
+        return Trial(symbol, size, verdict, error, value)
+
+    def _judge(self, evaluator: Evaluator) -> tuple[Verdict, UserCodeError | None, InputVerdict | None, int]:
+        try:
+            outcome = evaluator.forward()
+        except UserCodeError:
+            return "refused", None, None, 0
+        count = sum(y.numel() for y in outcome.outputs)
+        if not outcome.carrying or not any(y.numel() for y in outcome.live):
+            return "unknown", None, None, count
+        cotangents = [random_like(y, self.probe.generator, SIGNED) for y in outcome.live]
+        try:
+            got = evaluator.vjp(outcome, [copy_tensor(c) for c in cotangents])
+        except UserCodeError as error:
+            return ("unknown", None, None, count) if refuses(error) else ("crash", error, None, count)
+        if not self.values:
+            return "right", None, None, count
+        agrees = self._agrees_with_eager(evaluator, cotangents, got)
+        wrong = None if agrees else self._wrong(evaluator)
+        return ("right" if wrong is None else "wrong"), None, wrong, count
+
+    def _agrees_with_eager(self, evaluator: Evaluator, cotangents: list[Tensor], got: list[Tensor | None]) -> bool:
+        if any(trusted_eager(self.probe, path) is None for path in self.values):
+            return False
+        try:
+            truth = eager(evaluator)
+            outcome = truth.forward()
+            expected = truth.vjp(outcome, [copy_tensor(c) for c in cotangents]) if len(outcome.carrying) == len(cotangents) else []
+        except UserCodeError:
+            return False
+        kept = [i for i, leaf in enumerate(evaluator.wanted) if leaf.path in self.values]
+        if len(expected) != len(got):
+            return False
+        return largest_gap([evaluator.wanted[i].path for i in kept], [got[i] for i in kept], [expected[i] for i in kept]) is None
+
+    def _wrong(self, evaluator: Evaluator) -> InputVerdict | None:
+        """The worst input by difference quotients, if two draws agree that it is wrong."""
+        try:
+            test = ValueTest(evaluator, seed=self.probe.settings.seed)
+            test.directions = 1
+            cleared = test.first_pass()
+            for path in self.values:
+                if cleared.get(path):
+                    continue
+                first = test.careful(path)
+                if first.ok is False:
+                    again = ValueTest(evaluator, seed=self.probe.settings.seed + 1)
+                    again.directions = 1
+                    if again.careful(path).ok is False:
+                        return first
+        except UserCodeError:
+            return None
+        return None
+
+    def _smallest(self, resizer: Resizer, trial: Trial) -> Trial:
+        """The smallest size that fails in the same way, by bisection from the nearest smaller size that is right."""
+        right = [size for size, _, _ in self._costs[trial.symbol] if size < trial.size]
+        sample = [trial.symbol.size] if trial.symbol.size < trial.size else []
+        low: int = max([*right, *sample], default=0)
+        high = trial
+        if low == 0:
+            return trial
+        while high.size - low > 1 and self.left > 0:
+            middle = self._timed(resizer, trial.symbol, (low + high.size) // 2)
+            if middle is None:
+                break
+            if middle.verdict == trial.verdict:
+                high = middle
+            else:
+                low = middle.size
+        return Trial(high.symbol, high.size, high.verdict, high.error, high.value, low)
+
+
+def _predicted(costs: list[tuple[int, float, int]], size: int) -> tuple[float, float]:
+    """Seconds and output elements to expect at `size`, from the growth between the last two sizes that were tried."""
+    if not costs:
+        return 0.0, 0.0
+    last = costs[-1]
+    before = max((c for c in costs[:-1] if 0 < c[0] < last[0]), default=None)
+    if before is None or last[0] >= size:
+        return last[1], float(last[2])
+    ratio = math.log(last[0] / before[0])
+    growth = [min(4.0, max(least, math.log(max(last[k], 1e-9) / max(before[k], 1e-9)) / ratio)) for k, least in ((1, 0.0), (2, 0.0))]
+    factor = size / last[0]
+    return last[1] * factor ** growth[0], last[2] * factor ** growth[1]
+
+
+def _many(evaluator: Evaluator, symbol: Symbol) -> int | None:
+    """The size that brings the tensor of a batch axis above 65,536 elements, or None where several of its axes are tied."""
+    path = symbol.axes[0][0]
+    if sum(p == path for p, _ in symbol.axes) != 1:
+        return None
+    template = next(leaf.template for leaf in evaluator.leaves if leaf.path == path)
+    size = ELEMENTS * symbol.size // max(1, template.numel()) + 2
+    return size if size > LARGE and torch.Size([size]).numel() <= 2 * ELEMENTS else None

@@ -1,0 +1,193 @@
+"""Change the sizes of a call's arguments: equal sizes change together, numbers that equal them too, and contents keep their character."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .. import trees
+from .evaluate import Evaluator, Leaf, differentiable
+
+MAX_ELEMENTS = 2**18
+"""How many elements one argument may get: 400 in each of four tied axes is 25 billion."""
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """A size that occurs in the arguments, wherever it occurs.
+
+    Args:
+        size: Its value in the sample.
+        axes: Where: (path of a tensor, dimension).
+        numbers: Paths of ints among the arguments that equal it.
+        batch: Whether it is the leading axis of the largest-rank differentiated tensor.
+        joint: Whether all its occurrences change together.
+    """
+
+    size: int
+    axes: tuple[tuple[str, int], ...]
+    numbers: tuple[str, ...] = ()
+    batch: bool = False
+    joint: bool = True
+
+    @property
+    def said(self) -> str:
+        """How messages name it: ``x.shape[0]``."""
+        path, dim = self.axes[0]
+        return f"{path}.shape[{dim}]"
+
+    def without_numbers(self) -> Symbol:
+        """The same axes, with the numbers left as they are."""
+        return replace(self, numbers=())
+
+    def split(self) -> list[Symbol]:
+        """One symbol for each axis, none of them joint."""
+        return [replace(self, axes=(axis,), numbers=(), batch=False, joint=False) for axis in self.axes]
+
+
+def symbols(evaluator: Evaluator) -> list[Symbol]:
+    """Return the sizes of the tensor arguments, the batch size first; a size of 1 counts only as a batch size."""
+    leaves = [leaf for leaf in evaluator.leaves if _resizable(leaf)]
+    main = _main(leaves)
+    found: dict[int, list[tuple[str, int]]] = {}
+    for leaf in leaves:
+        for dim, size in enumerate(leaf.template.shape):
+            found.setdefault(size, []).append((leaf.path, dim))
+    numbers = _numbers(evaluator)
+    batch = main.template.shape[0] if main is not None else None
+    result = []
+    for size, axes in found.items():
+        is_batch = size == batch and main is not None
+        if size == 1 and is_batch and main is not None:
+            rank = main.template.dim()
+            axes = [(leaf.path, 0) for leaf in leaves if leaf.template.dim() == rank and leaf.template.shape[0] == 1]
+        elif size == 1:
+            continue
+        if is_batch and main is not None:
+            axes = sorted(axes, key=lambda axis: axis != (main.path, 0))
+        result.append(Symbol(size, tuple(axes), tuple(numbers.get(size, ())) if size > 1 else (), is_batch))
+    return sorted(result, key=lambda symbol: not symbol.batch)
+
+
+def _resizable(leaf: Leaf) -> bool:
+    t = leaf.template
+    return t.layout is torch.strided and t.dim() > 0 and not t.__dict__
+
+
+def _main(leaves: Sequence[Leaf]) -> Leaf | None:
+    wanted = [leaf for leaf in leaves if leaf.wanted]
+    return max(wanted, key=lambda leaf: leaf.template.dim(), default=None)
+
+
+def _numbers(evaluator: Evaluator) -> dict[int, list[str]]:
+    found: dict[int, list[str]] = {}
+    for name, value in evaluator.named:
+        for path, leaf in trees.leaves(value, name):
+            if isinstance(leaf, int) and not isinstance(leaf, bool):
+                found.setdefault(leaf, []).append(path)
+    return found
+
+
+@dataclass(slots=True)
+class Resizer:
+    """Builds the same call at another size.
+
+    Args:
+        evaluator: The call at the sample's sizes.
+        generator: Draws the new contents.
+    """
+
+    evaluator: Evaluator
+    generator: torch.Generator = field(default_factory=lambda: torch.Generator().manual_seed(0x512E))
+
+    def resized(self, symbol: Symbol, size: int) -> Evaluator | None:
+        """Return the call with one symbol changed, or None where a tensor would get too large."""
+        values: dict[str, Any] = dict.fromkeys(symbol.numbers, size)
+        for leaf in self.evaluator.leaves:
+            dims = [dim for path, dim in symbol.axes if path == leaf.path]
+            if dims:
+                shape = [size if dim in dims else n for dim, n in enumerate(leaf.template.shape)]
+                if torch.Size(shape).numel() > MAX_ELEMENTS:
+                    return None
+                values[leaf.path] = refill(leaf.template, shape, symbol.size, size, self.generator)
+            elif symbol.joint and not differentiable(leaf.template):
+                values[leaf.path] = _retargeted(leaf.template, symbol.size, size)
+        return self.evaluator.variant(values)
+
+
+def refill(template: Tensor, shape: Sequence[int], old: int, new: int, generator: torch.Generator) -> Tensor:
+    """Return contents for a new shape that keep the character of `template`.
+
+    Entries are drawn from the original ones, floating ones with 5 % of jitter (sign, range, masks of 0 and 1 and whole numbers are kept);
+    permutations stay permutations, sorted vectors sorted, offsets monotone, indices below the new size.
+
+    Args:
+        template: The original tensor.
+        shape: The new shape.
+        old: The size that changed.
+        new: Its new value.
+        generator: Draws.
+    """
+    count = torch.Size(shape).numel()
+    flat = template.detach().resolve_conj().resolve_neg().reshape(-1)
+    if flat.numel() == 0 or count == 0:
+        return torch.zeros(tuple(shape), dtype=template.dtype, device=template.device)
+    if template.dim() == 1 and not differentiable(template) and template.dtype is not torch.bool:
+        special = _structured(flat, old, new, generator)
+        if special is not None:
+            return special
+    drawn = flat[torch.randint(flat.numel(), (count,), generator=generator).to(flat.device)]
+    if differentiable(template):
+        drawn = _jittered(drawn, flat, generator)
+    elif template.dtype is not torch.bool:
+        drawn = _indices(drawn, flat, old, new, generator)
+    if template.dim() == 1 and flat.numel() > 2 and not template.is_complex() and template.dtype is not torch.bool and bool((flat.diff() > 0).all()):
+        drawn = drawn.sort().values
+    return _laid_out(drawn.reshape(tuple(shape)), template)
+
+
+def _jittered(drawn: Tensor, flat: Tensor, generator: torch.Generator) -> Tensor:
+    real = torch.view_as_real(flat) if flat.is_complex() else flat
+    if bool((real == real.round()).all()):
+        return drawn
+    noise = 1 + 0.05 * (2 * torch.rand(drawn.shape, generator=generator, dtype=torch.float64) - 1)
+    moved = (drawn * noise.to(drawn.device)).to(drawn.dtype)
+    return moved if drawn.is_complex() else moved.clamp(flat.min(), flat.max())
+
+
+def _indices(drawn: Tensor, flat: Tensor, old: int, new: int, generator: torch.Generator) -> Tensor:
+    low, high = int(flat.min()), int(flat.max())
+    if low >= 0 and high == old - 1:
+        return torch.randint(new, drawn.shape, generator=generator).to(drawn.dtype)
+    return drawn.clamp(max=new - 1) if low >= 0 and high < old else drawn
+
+
+def _structured(flat: Tensor, old: int, new: int, generator: torch.Generator) -> Tensor | None:
+    count = flat.numel()
+    if count == old and torch.equal(flat.sort().values, torch.arange(count, dtype=flat.dtype)):
+        in_order = torch.equal(flat, torch.arange(count, dtype=flat.dtype))
+        return (torch.arange(new) if in_order else torch.randperm(new, generator=generator)).to(flat.dtype)
+    if count == old and count > 2 and int(flat[0]) == 0 and bool((flat.diff() >= 0).all()):
+        return torch.linspace(0, float(flat[-1]), new).round().to(flat.dtype)
+    return None
+
+
+def _retargeted(template: Tensor, old: int, new: int) -> Tensor:
+    """Offsets and indices into an axis that changed size, although their own shape did not."""
+    flat = template.detach().reshape(-1)
+    if template.dtype is torch.bool or flat.numel() == 0 or int(flat.min()) < 0:
+        return template
+    offsets = template.dim() == 1 and flat.numel() > 1 and int(flat[0]) == 0 and bool((flat.diff() >= 0).all()) and int(flat[-1]) == old
+    if offsets:
+        return (flat.to(torch.float64) * new / old).round().to(flat.dtype)
+    return template.clamp(max=new - 1) if int(flat.max()) < old and new < old else template
+
+
+def _laid_out(values: Tensor, template: Tensor) -> Tensor:
+    if template.dim() == 4 and not template.is_contiguous() and template.is_contiguous(memory_format=torch.channels_last):
+        values = values.contiguous(memory_format=torch.channels_last)
+    return torch.nn.Parameter(values, requires_grad=False) if isinstance(template, torch.nn.Parameter) else values

@@ -1,0 +1,115 @@
+"""Kills and spares of PB619."""
+
+import torch
+from torch.autograd.function import once_differentiable
+
+import pullback as pb
+
+
+class ScaleRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x * w
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy * w, (dy * x).sum(0)
+
+
+class AmbiguousReshape(ScaleRows):
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy * w, (dy * x).reshape(len(x), -1).sum(0)
+
+
+class FirstRowStarts(ScaleRows):
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        grad_w = dy[0] * x[0]
+        for i in range(1, len(x)):
+            grad_w = grad_w + dy[i] * x[i]
+        return dy * w, grad_w
+
+
+class NotInitialised(ScaleRows):
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        grad_w = torch.full_like(w, 7.0)
+        for i in range(len(x)):
+            grad_w = dy[i] * x[i] if i == 0 else grad_w + dy[i] * x[i]
+        return dy * w, grad_w
+
+
+class RowMaximum(torch.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return x.amax(-1)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(inputs[0], output)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, top = ctx.saved_tensors
+        scale = 1 / len(dy)
+        return (x == top[:, None]) * dy[:, None] * scale * len(dy)
+
+
+class RefusesEmpty(AmbiguousReshape):
+    @staticmethod
+    def forward(ctx, x, w):
+        if len(x) == 0:
+            raise ValueError("x must not be empty")
+        return ScaleRows.forward(ctx, x, w)
+
+
+class Mean(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.shape = x.shape
+        return x.mean()
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy.expand(ctx.shape) / max(1, torch.Size(ctx.shape).numel())
+
+
+class Embeds(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, table, index):
+        ctx.save_for_backward(index)
+        ctx.rows = len(table)
+        return table[index]
+
+    @staticmethod
+    def backward(ctx, dy):
+        (index,) = ctx.saved_tensors
+        return dy.new_zeros(ctx.rows, dy.shape[-1]).index_add_(0, index, dy), None
+
+
+def x(*shape):
+    return torch.randn(shape, dtype=torch.float64, requires_grad=True)
+
+
+kills = [
+    pb.case(AmbiguousReshape, x(3, 4), x(4)),
+    pb.case(FirstRowStarts, x(3, 4), x(4)),
+    pb.case(NotInitialised, x(3, 4), x(4)),
+    pb.case(RowMaximum, x(3, 4)),
+]
+spares = [
+    pb.case(ScaleRows, x(3, 4), x(4)),
+    pb.case(RefusesEmpty, x(3, 4), x(4)),
+    pb.case(Mean, x(5)),
+    pb.case(Embeds, x(4, 3), torch.tensor([0, 3, 1])),
+]
