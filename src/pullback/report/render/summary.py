@@ -66,7 +66,8 @@ def folded_reasons(report: Report) -> Iterator[tuple[str, str]]:
             if run.status == status and run.reason:
                 codes[run.reason][run.code] = None
                 subjects[run.reason][names[run.subject]] = None
-        common = [reason for reason in codes if len(names) > 1 and everywhere and everywhere <= set(subjects[reason])]
+        alone = len(names) == 1 and status == "skipped"
+        common = [reason for reason in codes if alone or (len(names) > 1 and everywhere and everywhere <= set(subjects[reason]))]
         texts = ["; ".join(f"{_fold_codes(codes[reason])}: {reason}" for reason in common)] if common else []
         texts += [f"{_fold_codes(codes[reason])}{_where(subjects[reason], names)}: {reason}" for reason in codes if reason not in common]
         for text in texts:
