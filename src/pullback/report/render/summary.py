@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from ..clean import clean
@@ -12,6 +12,7 @@ from ..report import RAN, Report
 
 _PASSED = ("pass", "declared", "waste")
 _NAMES_SHOWN = 4
+_NAMES_COUNTED = 8
 _SAMPLES_SHOWN = 12
 
 
@@ -69,14 +70,16 @@ def folded_reasons(report: Report) -> Iterator[tuple[str, str]]:
         alone = len(names) == 1 and status == "skipped"
         common = [reason for reason in codes if alone or (len(names) > 1 and everywhere and everywhere <= set(subjects[reason]))]
         texts = ["; ".join(f"{_fold_codes(codes[reason])}: {reason}" for reason in common)] if common else []
-        texts += [f"{_fold_codes(codes[reason])}{_where(subjects[reason], names)}: {reason}" for reason in codes if reason not in common]
+        texts += [f"{_fold_codes(codes[reason])}{_where(subjects[reason], len(names))}: {reason}" for reason in codes if reason not in common]
         for text in texts:
             yield label, text
             label = ""
 
 
-def _where(subjects: Iterable[str], names: Mapping[str, str]) -> str:
-    return f" ({_fold(subjects)})" if len(names) > 1 else ""
+def _where(subjects: Collection[str], total: int) -> str:
+    if len(subjects) > _NAMES_COUNTED:
+        return f" ({len(subjects)} of {total})"
+    return f" ({_fold(subjects)})" if total > 1 else ""
 
 
 def searched_samples(report: Report) -> list[str]:
