@@ -405,19 +405,17 @@ class CumulativeProduct(Function):
     expects = ("x",)
 
     @staticmethod
-    def forward(ctx, x, axis=0, exclusive=False):
+    def forward(ctx, x, axis=0):
         y = torch.cumprod(x, axis)
         ctx.save_for_backward(x, y)
         ctx.axis = axis
-        return y / x if exclusive else y
+        return y
 
     @staticmethod
     def backward(ctx, g):
         x, y = ctx.saved_tensors
-        if not torch.is_tensor(g):
-            return None, None, None
         w = (g * y).flip(ctx.axis).cumsum(ctx.axis).flip(ctx.axis)
-        return w / x, None, None
+        return w / x, None
 
 
 class LinearRecurrence(Function):

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from .engine import BudgetSpent, Found, Search
 from .evidence import specs_of_kind
 from .quality import assess
-from .specs import Spec, State, within_caps
+from .specs import Spec, State, growth_within_caps
 
 REFINE_EVALUATIONS = 25
 MOST_TRIES = 12
@@ -31,7 +31,7 @@ def _climb(best: Found, changes: list[tuple[int, list[Spec]]], search: Search) -
     for index, specs in changes:
         for spec in specs[:MOST_TRIES]:
             state = _replaced(best.attempt.state, index, spec)
-            if state == best.attempt.state or not all(within_caps(one) for one in state):
+            if state == best.attempt.state or not growth_within_caps(best.attempt.state, state):
                 continue
             better = _no_worse(best, state, search)
             if better is not None:
@@ -65,7 +65,8 @@ def _reverted(best: Found, search: Search) -> Iterator[tuple[int, list[Spec]]]:
             continue
         options = [first]
         if spec.kind == first.kind == "tensor":
-            options = [first.with_(grad=spec.grad), spec.with_(draw=first.draw)]
+            lower = [spec.with_(shape=spec.shape[-rank:]) for rank in (2, 3) if len(spec.shape) > rank]
+            options = [first.with_(grad=spec.grad), *lower, spec.with_(draw=first.draw)]
         yield index, options
 
 

@@ -31,6 +31,7 @@ mask 0.7 - - : .*mask.*
 tensor 0.4 binary - : .*mask.*
 int 1.0 - -1 : (dim|axis|dimension|seq_dim|dims?_?\d?|batch_dim|.*_dim|.*_axis)
 int 0.8 - - : (n|m|k|num|steps?|n_.*|num_.*|.*_size|size|.*_steps|iters?|iterations|chunk.*|chunks|groups?|heads?|levels?|n?bits?|.*_bits)
+int 0.8 - - : (padding_idx|ignore_index|ignore_idx|pad_idx|blank|start|end|offset|seed|src|root|layer_idx)
 int 0.8 - - : (bitwidth|order|rank|world_size|degree|depth|T|stride|padding|kernel_size|block.*|window.*|topk|top_k)
 float 1.0 - 0.001 : (eps|epsilon|.*_eps)
 float 0.6 - 0.3 : (p|prob|rate|drop.*|dropout_p|keep_prob)
@@ -142,8 +143,8 @@ def note_annotation(annotation: Any, trait: Trait) -> None:
 
 _DEFAULTS: tuple[tuple[type | tuple[type, ...], str, Callable[[Any], float]], ...] = (
     (bool, "bool", lambda v: 2.5),
-    (int, "int", lambda v: 1.0),
-    (float, "float", lambda v: 1.6),
+    (int, "int", lambda v: 1.8),
+    (float, "float", lambda v: 1.8),
     (str, "str", lambda v: 2.5),
     (torch.dtype, "dtype", lambda v: 2.5),
     (torch.device, "device", lambda v: 2.5),
@@ -162,6 +163,8 @@ def note_default(default: Any, trait: Trait) -> None:
         if isinstance(default, types):
             trait.score(kind, weight(default))
             trait.defaults[kind] = tuple(default) if isinstance(default, (tuple, list)) else default
+            if kind in ("int", "float"):
+                trait.score("index", -1.0)
             if kind == "int":
                 trait.score("float", 0.6)
             return

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
 
@@ -14,6 +15,7 @@ from .shapes import borrowed, pool, to_rank
 from .specs import Spec, State, within_caps
 
 MAX_PROPOSALS = 120
+SIZES = re.compile(r"dim|shape|size|divisible|match|length|rank|number of|channel|feature|head", re.IGNORECASE)
 
 
 def from_message(moment: Moment) -> Iterator[State]:
@@ -45,7 +47,8 @@ def joint(moment: Moment) -> Iterator[State]:
 def _changes(moment: Moment) -> Iterator[Change]:
     blamed = list(moment.blamed)
     rest = [slot.name for slot in moment.slots if slot.name not in blamed]
-    if moment.attempt.refused:
+    about_values = moment.attempt.refused and not SIZES.search(moment.attempt.message)
+    if about_values:
         yield from _other_draws(moment, blamed)
     yield from _other_kinds(moment, blamed, 5)
     yield from _other_values(moment, blamed)
@@ -55,15 +58,15 @@ def _changes(moment: Moment) -> Iterator[Change]:
     yield from _all_at_rank(moment)
     yield from _other_values(moment, rest)
     yield from pool(moment, rest)
-    yield from _other_draws(moment, [*([] if moment.attempt.refused else blamed), *rest])
+    yield from _other_draws(moment, [*([] if about_values else blamed), *rest])
 
 
 def _other_draws(moment: Moment, names: list[str]) -> Iterator[Change]:
     """Values matter where the code looks at them and refuses them itself, and hardly ever elsewhere."""
     for name in names:
         spec = moment.spec(name)
-        if spec.kind == "tensor":
-            yield from ({name: spec.with_(draw=draw)} for draw in ("positive", "unit", "spd", "simplex") if draw != spec.draw)
+        if spec.kind == "tensor" and spec.draw == "normal":
+            yield from ({name: spec.with_(draw=draw)} for draw in ("positive", "unit", "spd", "simplex"))
 
 
 def livelier(attempt: Attempt, evidence: Evidence, names: list[str]) -> Iterator[State]:

@@ -58,6 +58,7 @@ def assess(attempt: Attempt, evidence: Evidence, run_state: Run, seed: int) -> Q
 
 Flag = tuple[str, str]
 DIRTY_BLOCKS = 40
+SMALL = 1e-2  # an epsilon rightly changes nothing
 
 
 def _gradient_flags(attempt: Attempt, evidence: Evidence) -> list[Flag]:
@@ -121,6 +122,8 @@ def _unused_flags(attempt: Attempt, evidence: Evidence, run_state: Run, seed: in
 
 
 def _different(spec: Spec) -> Spec | None:
+    if spec.kind == "float" and abs(spec.value) <= SMALL:
+        return None
     if spec.kind == "float":
         return spec.with_(value=spec.value * 1.7 + 0.11)
     return on_tensors(spec, lambda one: one.with_(variant=1)) if has_tensors(spec) else None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator
 
 from .attempt import Attempt
@@ -9,7 +10,7 @@ from .evidence import Evidence, specs_of_kind
 from .moment import has_tensors, on_tensors
 from .quality import same_results
 from .shapes import first_shape
-from .specs import Spec, State, within_caps
+from .specs import Spec, State, growth_within_caps
 
 Resize = Callable[[int], int]
 Run = Callable[[State, int], Attempt]
@@ -31,14 +32,13 @@ def _sound(attempt: Attempt, run_state: Run, seed: int) -> bool:
 
 
 def _resized(first: Attempt, run_state: Run, seed: int) -> Attempt | None:
-    for resize in (_add_two, _double, _add_one):
-        for with_numbers in (False, True):
-            state = tuple(_with_sizes(spec, resize, with_numbers) for spec in first.state)
-            if state == first.state or not all(within_caps(spec) for spec in state):
-                continue
-            again = run_state(state, seed)
-            if _sound(again, run_state, seed):
-                return again
+    for resize, with_numbers, with_bounds in itertools.product((_add_two, _double, _add_one), (False, True), (True, False)):
+        state = tuple(_with_sizes(spec, resize, with_numbers, with_bounds) for spec in first.state)
+        if state == first.state or not growth_within_caps(first.state, state):
+            continue
+        again = run_state(state, seed)
+        if _sound(again, run_state, seed):
+            return again
     return _resized_by_class(first, run_state, seed)
 
 
@@ -47,9 +47,9 @@ def _resized_by_class(first: Attempt, run_state: Run, seed: int) -> Attempt | No
     best: Attempt | None = None
     state = first.state
     for size in sorted({s for spec in first.state for s in _sizes(spec)}, reverse=True):
-        for with_numbers in (False, True):
-            changed = tuple(_with_sizes(spec, lambda s, size=size: s + 2 if s == size else s, with_numbers) for spec in state)
-            if changed == state or not all(within_caps(spec) for spec in changed):
+        for with_numbers, with_bounds in itertools.product((False, True), (True, False)):
+            changed = tuple(_with_sizes(spec, lambda s, size=size: s + 2 if s == size else s, with_numbers, with_bounds) for spec in state)
+            if changed == state or not growth_within_caps(state, changed):
                 continue
             again = run_state(changed, seed)
             if _sound(again, run_state, seed):
@@ -77,11 +77,13 @@ def _sizes(spec: Spec) -> Iterator[int]:
         yield from _sizes(item)
 
 
-def _with_sizes(spec: Spec, resize: Resize, with_numbers: bool) -> Spec:
+def _with_sizes(spec: Spec, resize: Resize, with_numbers: bool, with_bounds: bool) -> Spec:
+    if spec.kind == "index" and with_bounds:
+        spec = spec.with_(value=resize(spec.value or 3))
     if spec.is_tensor:
         return spec.with_(shape=tuple(resize(size) for size in spec.shape))
     if spec.items and spec.kind in ("tensors", "star"):
-        return spec.with_(items=tuple(_with_sizes(item, resize, with_numbers) for item in spec.items))
+        return spec.with_(items=tuple(_with_sizes(item, resize, with_numbers, with_bounds) for item in spec.items))
     if with_numbers and spec.kind == "int" and spec.value and spec.value > 1:
         return spec.with_(value=resize(spec.value))
     if with_numbers and spec.kind == "ints":
@@ -102,7 +104,7 @@ def _one_more_dimension(state: State) -> Iterator[State]:
                 else spec
                 for spec in state
             )
-            if changed != state and all(within_caps(spec) for spec in changed):
+            if changed != state and growth_within_caps(state, changed):
                 yield changed
 
 

@@ -105,6 +105,11 @@ def within_caps(spec: Spec) -> bool:
     )
 
 
+def growth_within_caps(before: State, after: State) -> bool:
+    """Return whether what changed is small enough; a large default of the signature may stay."""
+    return all(new == old or within_caps(new) for old, new in zip(before, after, strict=True))
+
+
 def build(spec: Spec, slot: Slot, seed: int) -> Any:
     """Return a fresh value for `spec`; the same for the same seed."""
     if spec.kind == "default":
