@@ -154,13 +154,9 @@ class Calls(Expressions):
             return False
         if isinstance(node, ast.Lambda):
             return True
-        if any(
-            "jit" in (dotted(d.func if isinstance(d, ast.Call) else d) or "").split(".")[-1] and "triton" in ast.dump(d) for d in node.decorator_list
-        ):
-            return False
-        if any("contextmanager" in ast.dump(d) or "property" in ast.dump(d) for d in node.decorator_list):
-            return False
-        return not _is_generator(node)
+        if id(node) not in target.source.enterable:
+            target.source.enterable[id(node)] = _is_enterable(node)
+        return target.source.enterable[id(node)]
 
     def _enter(self: Interpreter, node: ast.Call, target: Closure, arguments: list[Value], base: Value | None) -> Value:  # type: ignore[misc]
         function = target.node
@@ -362,8 +358,13 @@ def _made_dtype(name: str, node: ast.expr, first: Value):
     return "float" if name in ("rand", "randn", "normal", "linspace") else None
 
 
-def _is_generator(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
-    return any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(node))
+def _is_enterable(node: ast.FunctionDef) -> bool:
+    """Whether a call runs the body as written: no generator, no context manager, no Triton kernel."""
+    for decorator in node.decorator_list:
+        name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) or ""
+        if name.startswith("triton") or name.rsplit(".", 1)[-1] in ("contextmanager", "property", "cached_property"):
+            return False
+    return not any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(node))
 
 
 def _bind(parameters: ast.arguments, arguments: list[Value], keywords: dict[str, Value]) -> dict[str, Value] | None:

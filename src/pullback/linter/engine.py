@@ -25,8 +25,8 @@ from .project import Project
 from .rule import Hit, Rule
 from .source import Source, Unreadable, parse
 
-_METHOD = re.compile(rb"def\s+(?:forward|backward|setup_context|vjp)\b")
-_OWN = re.compile(rb"def\s+(?:backward|vjp)\b")
+_METHOD = re.compile(rb"def\s+(?:forward|setup_context)\b")
+_COMMENT = re.compile(rb"pullback:\s*ignore|noqa:[^\n]*PB", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,8 @@ def lint_file(path: Path, settings: Settings, project: Project | None = None, da
 
 def is_candidate(data: bytes) -> bool:
     """Return whether a file may define a Function, from its text alone."""
-    return _METHOD.search(data) is not None and (b"Function" in data or _OWN.search(data) is not None)
+    own = b"def backward" in data or b"def vjp" in data
+    return own or (b"Function" in data and _METHOD.search(data) is not None)
 
 
 def _lint_source(source: Source, settings: Settings, project: Project) -> Result:
@@ -208,6 +209,8 @@ def _unique(findings: Sequence[Finding]) -> list[Finding]:
 
 
 def _suppress(source: Source, ran: frozenset[str], result: Result) -> None:
+    if not result.findings and _COMMENT.search(source.data) is None:
+        return
     text = source.data.decode("utf-8", "replace") if source.utf8 else suppress.read_text(source.path)
     comments = suppress.suppressions(text, source.tree)
     if not comments:

@@ -16,6 +16,7 @@ from .source import Source
 from .values import OTHER, Ref, Value, join
 
 E = TypeVar("E", bound=Event)
+_SIMPLE = (ast.Assign, ast.Expr, ast.Return, ast.AugAssign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.Assert, ast.Raise, ast.Pass)
 _TENSOR_WORDS = ("Tensor", "Parameter")
 _OTHER_WORDS = frozenset(["int", "float", "bool", "str", "Callable", "ProcessGroup", "Module", "Any", "dtype", "device", "Size"])
 
@@ -233,7 +234,7 @@ def classes(source: Source, project: Project) -> list[ClassFacts]:
     """Return the facts of every Function class in a file, in order."""
     found = [
         ClassFacts(source, node, qualname, project, enclosing)
-        for node, qualname, enclosing in _class_definitions(source.tree.body, "", ())
+        for node, qualname, enclosing in _class_definitions(source, source.tree.body, "", ())
         if project.is_function(source, node)
     ]
     for facts in found:
@@ -242,18 +243,20 @@ def classes(source: Source, project: Project) -> list[ClassFacts]:
     return found
 
 
-def _class_definitions(body: list[ast.stmt], prefix: str, enclosing: tuple) -> Iterator[tuple[ast.ClassDef, str, tuple]]:
+def _class_definitions(source: Source, body: list[ast.stmt], prefix: str, enclosing: tuple) -> Iterator[tuple[ast.ClassDef, str, tuple]]:
     for node in body:
+        if isinstance(node, _SIMPLE) or (not isinstance(node, ast.ClassDef) and not source.mentions(node, b"class ")):
+            continue
         if isinstance(node, ast.ClassDef):
             yield node, prefix + node.name, enclosing
-            yield from _class_definitions(node.body, f"{prefix}{node.name}.", enclosing)
+            yield from _class_definitions(source, node.body, f"{prefix}{node.name}.", enclosing)
         elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield from _class_definitions(node.body, f"{prefix}{node.name}.", (*enclosing, node))
+            yield from _class_definitions(source, node.body, f"{prefix}{node.name}.", (*enclosing, node))
         else:
             for name in ("body", "orelse", "finalbody"):
-                yield from _class_definitions(getattr(node, name, None) or [], prefix, enclosing)
+                yield from _class_definitions(source, getattr(node, name, None) or [], prefix, enclosing)
             for handler in getattr(node, "handlers", ()):
-                yield from _class_definitions(handler.body, prefix, enclosing)
+                yield from _class_definitions(source, handler.body, prefix, enclosing)
 
 
 def _fill(facts: ClassFacts) -> None:

@@ -45,6 +45,7 @@ class Source:
     stars: list[str] = field(default_factory=list)
     functions: dict[str, Closure | None] = field(default_factory=dict)
     function_classes: dict[int, bool] = field(default_factory=dict)
+    enterable: dict[int, bool] = field(default_factory=dict)
 
     @functools.cached_property
     def lines(self) -> list[bytes]:
@@ -73,6 +74,11 @@ class Source:
             return ast.unparse(node)
         start, end = self.span(node)
         return self.data[start:end].decode("utf-8", "replace")
+
+    def mentions(self, node: ast.AST, word: bytes) -> bool:
+        """Return whether the lines of a statement contain a word."""
+        start, end = self.offset(node.lineno, 0), self.offset(node.end_lineno + 1, 0)  # type: ignore[attr-defined]
+        return self.data.find(word, start, end) >= 0
 
     @functools.cached_property
     def module(self) -> str:

@@ -60,8 +60,9 @@ class Mul(torch.autograd.Function):
 
     def find(self, facts: ClassFacts) -> Iterator[Hit]:
         for method in facts.own(facts.forward, facts.backward):
-            conditions = _in_conditions(method)
-            for event in method.of(AttributeRead):
+            reads = [e for e in method.of(AttributeRead) if e.attribute == "requires_grad" and not e.via]
+            conditions = _in_conditions(method) if reads else set()
+            for event in reads:
                 if (
                     event.attribute != "requires_grad"
                     or event.via

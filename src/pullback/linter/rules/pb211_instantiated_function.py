@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import re
 from collections.abc import Iterator
 
 from ..facts import ClassFacts
@@ -62,7 +61,8 @@ def exp(x):
 """
 
     def find(self, facts: ClassFacts) -> Iterator[Hit]:
-        if "." in facts.qualname or re.search(rb"(?<!class )(?<![\w.])" + facts.name.encode() + rb"\s*\(", facts.source.data) is None:
+        name = facts.name.encode()
+        if "." in facts.qualname or facts.source.data.count(name + b"(") <= facts.source.data.count(b"class " + name + b"("):
             return
         if sum(other.name == facts.name for other in facts.siblings) > 1 or self._shadowed(facts):
             return

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ...report.finding import Edit
+from ..events import Call, SavedRead
 from ..facts import ClassFacts, Method
 from ..project import dotted
 from ..rule import Hit, Rule, edit, insert_after, replace_node
@@ -81,22 +82,14 @@ class Square(torch.autograd.Function):
     def find(self, facts: ClassFacts) -> Iterator[Hit]:
         for method in facts.own(*facts.methods):
             yield from self._decorators(facts, method)
-            for node in ast.walk(method.node):
-                if (
-                    isinstance(node, ast.Attribute)
-                    and node.attr == "saved_variables"
-                    and isinstance(node.value, ast.Name)
-                    and node.value.id == method.ctx
-                ):
-                    end = facts.source.span(node)[1]
-                    yield Hit(
-                        node,
-                        "`saved_variables` was removed",
-                        fix="saved_tensors",
-                        edits=edit(facts, end - len("saved_variables"), end, "saved_tensors"),
-                    )
-                elif isinstance(node, ast.Call):
-                    yield from self._call(facts, node)
+            for event in method.of(SavedRead):
+                if event.spelling == "saved_variables" and not event.via:
+                    end = facts.source.span(event.node)[1]
+                    renamed = edit(facts, end - len("saved_variables"), end, "saved_tensors")
+                    yield Hit(event.node, "`saved_variables` was removed", fix="saved_tensors", edits=renamed)
+            for event in method.of(Call):
+                if isinstance(event.node, ast.Call) and not event.via and event.receiver is None:
+                    yield from self._call(facts, event.node)
 
     def _call(self, facts: ClassFacts, node: ast.Call) -> Iterator[Hit]:
         name = facts.project.canonical(facts.source, dotted(node.func) or "")
