@@ -60,8 +60,13 @@ class Compilable:
 
     def gradients(self, call: Call) -> tuple[Tensor | None, ...]:
         """Return autograd's gradients of `call`, which returns what `self.call` does."""
+        return self.both(call)[1]
+
+    def both(self, call: Call) -> tuple[tuple[Tensor, ...], tuple[Tensor | None, ...]]:
+        """Return the outputs of `call` and its gradients, from one forward and one backward."""
         leaves = [p.clone().requires_grad_() for p in self.points]
-        return torch.autograd.grad(call(*leaves), leaves, self.cotangents, allow_unused=True)
+        outputs = call(*leaves)
+        return tuple(y.detach() for y in outputs), torch.autograd.grad(outputs, leaves, self.cotangents, allow_unused=True)
 
 
 def _positions(result: Any, carrying: list[int]) -> tuple[int, ...]:

@@ -1,0 +1,67 @@
+"""PB704."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ...report.finding import Evidence, Finding
+from .. import tolerance
+from ..base import Check, Unsupported
+from ..compiling import Compilable, compiled, fresh, gap
+from ..keeping import owner
+from ..probe import Probe, gradient_name
+
+BACKENDS = ("aot_eager", "inductor")
+
+
+class CompileMismatch(Check):
+    """Under torch.compile the op gives other outputs or gradients than without.
+
+    Why it matters:
+        Nothing warns: the compiled model trains differently.
+
+    How it is measured:
+        Forward and backward, compiled with backends aot_eager and inductor, against the plain call. Graph breaks are allowed here.
+
+    Example:
+        A Python side effect in forward that backward relies on; data read through ``.data_ptr()`` of a tensor that the compiler replaced.
+
+    Instead:
+        Keep forward and backward functions of their arguments; wrap opaque kernels by ``torch.library.custom_op``.
+    """
+
+    code = "PB704"
+    name = "compile-mismatch"
+    severity = "error"
+    needs = ("backward", "repeats")
+    stage = 4
+    tier = "thorough"
+
+    def run(self, probe: Probe) -> Iterator[Finding]:
+        op = Compilable(probe)
+        outputs, gradients = op.both(op.call)
+        refusal = None
+        for backend in BACKENDS:
+            try:
+                got = op.both(compiled(fresh(op.call), backend, fullgraph=False))
+            except Unsupported as error:
+                refusal = error
+                continue
+            found = gap(("output",) * len(outputs), got[0], outputs) or gap(op.paths, got[1], gradients)
+            if found is not None:
+                yield self._wrong(probe, backend, *found)
+                return
+        if refusal is not None:
+            raise refusal
+
+    def _wrong(self, probe: Probe, backend: str, path: str, error: float, allowed: float) -> Finding:
+        name = path if path == "output" else gradient_name(path)
+        return self.finding(
+            probe,
+            f"{owner(probe)} gives another {name} under torch.compile",
+            evidence=[
+                Evidence(f"backend {backend}: {name} differs by {error:.1e}", error=error, tolerance=allowed, why_tolerance=tolerance.WHY_ANALYTIC)
+            ],
+            cause="something in forward or backward is not a function of its arguments, or reads memory that the compiler moved",
+            fix="keep state out of forward and backward; wrap opaque code by torch.library.custom_op",
+        )
