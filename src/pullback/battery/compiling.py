@@ -111,18 +111,22 @@ def fresh(function: Call) -> Call:
     return new
 
 
-def compiled(function: Call, backend: Any, *, fullgraph: bool = True, dynamic: bool | None = None) -> Call:
-    """Return ``torch.compile(function)``; what the compiler raises at the first call becomes `Unsupported`."""
-    inner = torch.compile(function, backend=backend, fullgraph=fullgraph, dynamic=dynamic)
+def compiled(function: Call, backend: Any, *, fullgraph: bool = True) -> Call:
+    """Return ``torch.compile(function)``."""
+    return torch.compile(function, backend=backend, fullgraph=fullgraph)
 
-    def run(*inputs: Any) -> Any:
-        try:
-            return inner(*inputs)
-        except Exception as error:
-            text = str(error).strip().splitlines()
-            raise Unsupported(f"{type(error).__name__}: {text[0] if text else ''}"[:200]) from error
 
-    return run
+def attempt(work: Callable[[], Any]) -> Any:
+    """Return ``work()``.
+
+    Raises:
+        Unsupported: for whatever the compiler raises, at the first call or in the first backward.
+    """
+    try:
+        return work()
+    except Exception as error:
+        text = str(error).strip().splitlines()
+        raise Unsupported(f"{type(error).__name__}: {text[0] if text else ''}"[:200]) from error
 
 
 def gap(paths: tuple[str, ...], got: Any, expected: Any) -> tuple[str, float, float] | None:

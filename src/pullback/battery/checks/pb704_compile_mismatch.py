@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import partial
 
 from ...report.finding import Evidence, Finding
 from .. import tolerance
 from ..base import Check, Unsupported
-from ..compiling import Compilable, compiled, fresh, gap
+from ..compiling import Compilable, attempt, compiled, fresh, gap
 from ..keeping import owner
 from ..probe import Probe, gradient_name
 
@@ -43,7 +44,7 @@ class CompileMismatch(Check):
         refusal = None
         for backend in BACKENDS:
             try:
-                got = op.both(compiled(fresh(op.call), backend, fullgraph=False))
+                got = attempt(partial(op.both, compiled(fresh(op.call), backend, fullgraph=False)))
             except Unsupported as error:
                 refusal = error
                 continue

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from ...report.clean import clean
 from ...report.finding import Evidence, Finding
 from ..base import Check, Unsupported
-from ..compiling import Compilable, compiled, fresh
+from ..compiling import Compilable, attempt, compiled, fresh
 from ..keeping import owner
 from ..probe import Probe
 
@@ -35,7 +35,7 @@ class CompileUnsupported(Check):
     def run(self, probe: Probe) -> Iterator[Finding]:
         op = Compilable(probe)
         try:
-            op.gradients(compiled(fresh(op.call), "eager"))
+            attempt(lambda: op.gradients(compiled(fresh(op.call), "eager")))
         except Unsupported as refusal:
             yield self.finding(
                 probe,

@@ -9,7 +9,7 @@ import torch
 from ...report.finding import Evidence, Finding
 from .. import tolerance
 from ..base import Check, Skipped, Unsupported
-from ..compiling import Compilable, compiled, fresh, gap
+from ..compiling import Compilable, attempt, compiled, fresh, gap
 from ..evaluate import UserCodeError
 from ..keeping import owner
 from ..probe import Probe, gradient_name
@@ -56,7 +56,7 @@ class FuncCompileMismatch(Check):
         def transformed(*inputs):
             return gradient(*inputs)
 
-        got = compiled(fresh(transformed), "eager")(*op.points)
+        got = attempt(lambda: compiled(fresh(transformed), "eager")(*op.points))
         found = gap(op.paths, got, expected)
         if found is not None:
             yield self._wrong(probe, op, found, got)

@@ -9,8 +9,8 @@ import torch
 
 from ...report.finding import Evidence, Finding
 from .. import tolerance
-from ..base import Check, Unsupported
-from ..compiling import Compilable, gap
+from ..base import Check
+from ..compiling import Compilable, attempt, gap
 from ..keeping import owner
 from ..probe import Probe, gradient_name
 
@@ -43,11 +43,7 @@ class ExportDropsBackward(Check):
             def forward(self, *inputs: Any) -> Any:
                 return op.call(*inputs)
 
-        try:
-            program = torch.export.export(Module(), op.points)
-            got = op.gradients(program.module())
-        except Exception as error:
-            raise Unsupported(f"torch.export raises {type(error).__name__}") from error
+        got = attempt(lambda: op.gradients(torch.export.export(Module(), op.points).module()))
         found = gap(op.paths, got, expected)
         if found is not None:
             path, error, allowed = found
