@@ -1,78 +1,44 @@
-"""`# pullback: ignore[PB604] reason` on the line of a class."""
+"""What a report leaves out: findings that a comment on the class ignores, and findings that a baseline holds."""
 
 from __future__ import annotations
 
-import linecache
-import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
+from pathlib import Path
 
-from ..report.codes import UnknownCode, name_of, registry, resolve
+from ..linter.suppress import Suppression, read_text, suppressions, unused
 from ..report.finding import Finding, Location
 from ..report.report import RAN, Report
 
-_COMMENT = re.compile(r"#\s*pullback:\s*ignore\[(?P<words>[^\]]*)\]")
-_LINT = ("PB1", "PB2", "PB3", "PB4")
 
+def suppress(report: Report, subject: str, place: Location | None) -> tuple[Report, int]:
+    """Return a subject's report without what `# pullback: ignore[PB604] reason` on its class line ignores, and the number of findings left out.
 
-@dataclass(frozen=True, slots=True)
-class Suppression:
-    """One word of a comment: what it stands for, and where."""
-
-    word: str
-    codes: frozenset[str]
-    location: Location
-
-
-def suppress(report: Report, subject: str, location: Location | None) -> tuple[Report, int]:
-    """Return a subject's report without the findings that a comment on its class line ignores, and their number.
-
-    A word that ignores nothing although its checks ran becomes PB006, one that is no code PB005.
+    A comment that ignores nothing although its checks ran becomes a PB006 finding. A `noqa` is for what reads source only, and does not count.
     """
-    if location is None:
+    comments = _comments(place) if place else []
+    if place is None or not comments:
         return report, 0
-    suppressions, problems = _read(subject, location)
-    kept = [f for f in report.findings if not any(f.code in s.codes for s in suppressions)]
-    found = {f.code for f in report.findings}
-    ran = {run.code for run in report.checks if run.status in RAN}
-    unused = [_unused(s, subject) for s in suppressions if s.codes & ran and not s.codes & found]
-    return replace(report, findings=(*kept, *problems, *unused)), len(report.findings) - len(kept)
+    kept = [finding for finding in report.findings if not _ignored(finding, comments)]
+    ran = frozenset(run.code for run in report.checks if run.status in RAN)
+    idle = unused(place.path, subject, comments, ran)
+    return replace(report, findings=(*kept, *idle)), len(report.findings) - len(kept)
 
 
-def _read(subject: str, location: Location) -> tuple[list[Suppression], list[Finding]]:
-    match = _COMMENT.search(_class_line(location))
-    suppressions: list[Suppression] = []
-    problems: list[Finding] = []
-    for word in _words(match["words"]) if match else ():
-        try:
-            codes = frozenset(code for code in resolve([word]) if not code.startswith(_LINT))
-        except UnknownCode as error:
-            problems.append(_tool("PB005", subject, str(error), location, "correct the code in the comment"))
-            continue
-        suppressions.append(Suppression(word, codes, location))
-    return suppressions, problems
+def _comments(place: Location) -> list[Suppression]:
+    """Return the comments on the head of what is defined at a place."""
+    try:
+        found = suppressions(read_text(Path(place.path)))
+    except (OSError, ValueError):
+        return []
+    return [comment for comment in found if not comment.foreign and comment.first <= place.line <= comment.last]
 
 
-def _class_line(location: Location) -> str:
-    """Return the line of the definition; a decorator may stand above it."""
-    for number in range(location.line, location.line + 10):
-        line = linecache.getline(location.path, number)
-        if not line.lstrip().startswith(("@", "#")):
-            return line
-    return ""
-
-
-def _words(text: str) -> Iterator[str]:
-    yield from (word.strip() for word in text.split(",") if word.strip())
-
-
-def _unused(suppression: Suppression, subject: str) -> Finding:
-    message = f"`# pullback: ignore[{suppression.word}]` suppresses nothing"
-    return _tool("PB006", subject, message, suppression.location, f"remove {suppression.word} from the comment")
-
-
-def _tool(code: str, subject: str, message: str, location: Location, fix: str) -> Finding:
-    return Finding(code, name_of(code), registry()[code].severity, "fail", subject, message, location, fix=fix)
+def _ignored(finding: Finding, comments: list[Suppression]) -> bool:
+    covering = [comment for comment in comments if not comment.words or finding.code in comment.codes]
+    for comment in covering:
+        comment.used.add(finding.code)
+    return bool(covering)
 
 
 def known_before(report: Report, baseline: Iterable[Finding]) -> tuple[Report, int]:
