@@ -14,8 +14,8 @@ void rms_norm(const float *x, const float *w, double eps, int64_t rows, int64_t 
     }
 }
 
-/* dx = r w dy - x r^3 sum(w dy x) / n;  dw, zeroed by the caller, gathers r dy x over the rows. */
-void rms_norm_backward(const float *dy, const float *x, const float *w, const float *r, int64_t rows, int64_t n, float *dx, float *dw)
+/* dx = r w dy - x r^3 sum(w dy x) / n;  dw, zeroed by the caller, gathers r dy x over the rows: many, so in double. */
+void rms_norm_backward(const float *dy, const float *x, const float *w, const float *r, int64_t rows, int64_t n, float *dx, double *dw)
 {
     for (int64_t i = 0; i < rows; i++, dy += n, x += n, dx += n) {
         double dot = 0;
@@ -24,7 +24,7 @@ void rms_norm_backward(const float *dy, const float *x, const float *w, const fl
         double pull = dot * r[i] * r[i] * r[i] / n;
         for (int64_t j = 0; j < n; j++) {
             dx[j] = (float)((double)r[i] * w[j] * dy[j] - pull * x[j]);
-            dw[j] += r[i] * dy[j] * x[j];
+            dw[j] += (double)r[i] * dy[j] * x[j];
         }
     }
 }

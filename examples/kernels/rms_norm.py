@@ -27,11 +27,11 @@ class FusedRMSNorm(Function):
     @once_differentiable
     def backward(ctx, grad_output):
         x, weight, r = ctx.saved_tensors
-        grad_x, grad_weight = torch.empty_like(x), torch.zeros_like(weight)
+        grad_x, grad_weight = torch.empty_like(x), torch.zeros_like(weight, dtype=torch.float64)
         library().rms_norm_backward(
             grad_output.data_ptr(), x.data_ptr(), weight.data_ptr(), r.data_ptr(), r.numel(), x.shape[-1], grad_x.data_ptr(), grad_weight.data_ptr()
         )
-        return grad_x, grad_weight, None
+        return grad_x, grad_weight.float(), None
 
 
 def rms_norm_reference(x, weight, eps=1e-6):

@@ -15,7 +15,7 @@ POINTER, INT, DOUBLE = ctypes.c_void_p, ctypes.c_int64, ctypes.c_double
 
 @functools.cache
 def library() -> ctypes.CDLL:
-    """Return the library with rms_norm and rms_norm_backward; pointers are to packed float32 CPU memory."""
+    """Return the library with rms_norm and rms_norm_backward; pointers are to packed CPU memory, float32 but for dw."""
     loaded = ctypes.CDLL(str(compiled(SOURCE)))
     loaded.rms_norm.argtypes = [POINTER, POINTER, DOUBLE, INT, INT, POINTER, POINTER]
     loaded.rms_norm_backward.argtypes = [POINTER] * 4 + [INT] * 2 + [POINTER] * 2
