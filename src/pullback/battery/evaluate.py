@@ -260,7 +260,7 @@ class Evaluator:
     ) -> list[Tensor | None]:
         """Return the gradients for the wanted leaves, given one cotangent (or None: undefined) for each live output.
 
-        The cotangent is handed to the engine as it is, so that its strides reach backward.
+        The cotangent is handed to the engine as it is, so that its strides reach backward. Sparse gradients come back dense.
 
         Raises:
             UserCodeError: if backward raises.
@@ -289,7 +289,7 @@ class Evaluator:
                 )
         except Exception as error:
             raise UserCodeError("backward", error) from error
-        by_root = iter(found)
+        by_root = iter([g.to_dense() if g is not None and g.layout is not torch.strided else g for g in found])
         return [next(by_root) if r.requires_grad else None for r in outcome.arguments.roots]
 
     def values(self, values: Mapping[str, Tensor] | None = None) -> list[Tensor]:

@@ -36,9 +36,9 @@ class Symbol:
 
     @property
     def said(self) -> str:
-        """How messages name it: ``x.shape[0]``."""
+        """How messages name it: ``x.shape[0]``, ``x.shape[1] (and heads)``."""
         path, dim = self.axes[0]
-        return f"{path}.shape[{dim}]"
+        return f"{path}.shape[{dim}]" + (f" (and {', '.join(self.numbers)})" if self.numbers else "")
 
     def without_numbers(self) -> Symbol:
         """The same axes, with the numbers left as they are."""
