@@ -131,6 +131,28 @@ def test_a_module_by_its_name(project):
     assert names(load("by_name.ops_c::Double")) == ["by_name.ops_c.Double"]
 
 
+MODULE = """
+class Layer(torch.nn.Module):
+    def forward(self, x):
+        return Double.apply(x)
+
+def pullback_cases():
+    yield pb.case(Layer(), torch.ones(2))
+    yield pb.case(lambda x: Double.apply(x), torch.ones(3))
+"""
+
+
+def test_modules_and_lambdas_of_cases_can_be_named_as_they_are_printed(project):
+    for number, short in enumerate(("Layer", "pullback_cases.<locals>.<lambda>")):
+        name = f"callables_{number}"
+        write(f"{name}.py", FUNCTION + MODULE)
+        loaded = load(f"{name}.py::{short}")
+        assert names(loaded) == [f"{name}.{short}"]
+        assert len(discover.cases_for(loaded, loaded.subjects[0], 0)) == 1
+    with pytest.raises(UnknownNameError, match="Did you mean Layer"):
+        load("callables_0.py::Layers")
+
+
 @pytest.mark.parametrize(
     ("name", "words"),
     [

@@ -236,16 +236,20 @@ def test_a_sample_that_does_not_exist(project, small):
 
 
 def test_settings_reach_the_battery(project, small):
-    given = ("--dtype", "bfloat16", "--device", "cuda:1", "--seed", 5, "--orders", 2, "--thorough", "-j", 1, "--timeout", 30)
+    given = ("--dtype", "bfloat16", "--device", "meta", "--seed", 5, "--orders", 2, "--thorough", "-j", 1, "--timeout", 30)
     result = report("check", "right.py", *given, status=0)
     assert {key: result.environment[key] for key in ("seed", "orders", "thorough", "dtype", "device")} == {
         "seed": 5,
         "orders": 2,
         "thorough": True,
         "dtype": "torch.bfloat16",
-        "device": "cuda:1",
+        "device": "meta",
     }
-    assert result.environment["skipped_tiers"] == ["distributed"]
+    assert result.environment["skipped_tiers"] == ["gpu (--device cuda)", "distributed"]
+
+
+def test_a_device_that_cannot_be_used(project, small):
+    assert "--device nonsense cannot be used: Expected one of cpu" in run("check", "right.py", "--device", "nonsense", status=2).stderr
 
 
 def test_cases_of_another_file(project, small):

@@ -171,7 +171,11 @@ class Opener:
         except BaseException as error:
             channel.send(import_failed=describe_error(error), place=user_place(error), gone=isinstance(error, (SystemExit, KeyboardInterrupt)))
             return
-        loaded, problems = self._with_cases(loaded, request["seed"])
+        try:
+            loaded, problems = self._with_cases(loaded, request["seed"])
+        except discover.UnknownNameError as error:
+            channel.send(unknown=str(error))
+            return
         may_fork = fit_to_fork()
         subjects = [{"name": s.name, "short": s.short, "path": s.path, "line": s.line, "skip": s.skip} for s in loaded.subjects]
         channel.send(subjects=subjects, problems=problems)
@@ -227,6 +231,10 @@ class SubjectHandler:
         battery = importlib.import_module(request["battery"])
         settings = battery.Settings(**{key: _decoded(key, value) for key, value in request["settings"].items()})
         channel.send(at="inputs")
+        refused = device_problem(request["settings"].get("device"))
+        if refused:
+            channel.send(refused=refused)
+            return
         cases, problem = samples.collect(self._loaded, subject, settings.seed)
         channel.send(samples=[samples.describe(case) for case in cases], origin=cases[0].origin if cases else "")
         if problem is not None:
@@ -246,6 +254,17 @@ class SubjectHandler:
         cases, _ = samples.collect(self._loaded, subject, request["seed"])
         self._channel.send(at="contract", case=0)
         self._channel.send(page=contract.contract(subject.short, cases, discover.declared(self._loaded, subject)))
+
+
+def device_problem(device: str | None) -> str:
+    """Return why a device cannot be used, or an empty string."""
+    import torch
+
+    try:
+        torch.empty(1, device=device)
+    except (RuntimeError, AssertionError, NotImplementedError) as error:
+        return f"--device {device} cannot be used: {str(error).partition(chr(10))[0]}"
+    return ""
 
 
 class _Generation:

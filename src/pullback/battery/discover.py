@@ -9,7 +9,7 @@ import inspect
 import random
 import sys
 import types
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -66,13 +66,23 @@ class Subject:
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """A file that was imported: its subjects, and where their cases come from."""
+    """A file that was imported: its subjects, and where their cases come from.
+
+    Args:
+        module: The file as a module.
+        subjects: What can be checked.
+        sources: Modules with a `pullback_cases()`.
+        configured: `[tool.pullback.declare]`.
+        whole: Whether everything in the file was asked for, rather than some names.
+        wanted: Names that were asked for and that only a case can explain.
+    """
 
     module: types.ModuleType
     subjects: tuple[Subject, ...]
     sources: tuple[types.ModuleType, ...] = ()
     configured: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     whole: bool = True
+    wanted: tuple[str, ...] = ()
 
     def subject(self, name: str) -> Subject:
         """Return the subject of that qualified name."""
@@ -92,19 +102,32 @@ def load(target: Target, *, cases: str | None = None, configured: Mapping[str, M
         BaseException: whatever the import of the file raises.
     """
     module = import_target(target)
-    sources = tuple(m for m in (module, import_target(Target(cases, str(Path(cases).resolve()))) if cases else None) if m and hasattr(m, CASES))
-    found = [named(module, name) for name in target.names] if target.names else list(defined_in(module))
-    return Loaded(module, tuple(found), sources, configured or {}, whole=not target.names)
+    others = [import_target(Target(cases, str(Path(cases).resolve())))] if cases else []
+    sources = tuple(source for source in (module, *others) if hasattr(source, CASES))
+    named = {name: lookup(module, name) for name in target.names}
+    found = [subject for subject in named.values() if subject] if named else list(defined_in(module))
+    wanted = tuple(name for name, subject in named.items() if subject is None)
+    if wanted and not sources:
+        raise _unknown(module, wanted[0], found)
+    return Loaded(module, tuple(found), sources, configured or {}, whole=not named, wanted=wanted)
 
 
 def with_subjects_of_cases(loaded: Loaded, seed: int) -> Loaded:
-    """Return what was loaded, and, unless names were asked for, the targets that only a case names.
+    """Return what was loaded together with the targets that only a case names: all of them, or those that were asked for by name.
 
     Raises:
         CasesError: if `pullback_cases()` fails.
+        UnknownNameError: for a name that neither the file nor a case knows.
     """
-    more = _more_subjects(loaded, seed)
-    return replace(loaded, subjects=(*loaded.subjects, *more)) if loaded.whole else loaded
+    if not loaded.whole and not loaded.wanted:
+        return loaded
+    more = {subject.short: subject for subject in _more_subjects(loaded, seed)}
+    if loaded.whole:
+        return replace(loaded, subjects=(*loaded.subjects, *more.values()))
+    missing = [name for name in loaded.wanted if name not in more]
+    if missing:
+        raise _unknown(loaded.module, missing[0], more.values())
+    return replace(loaded, subjects=(*loaded.subjects, *(more[name] for name in loaded.wanted)))
 
 
 def import_target(target: Target) -> types.ModuleType:
@@ -165,23 +188,26 @@ def is_op(value: Any) -> bool:
     return not isinstance(value, type) and isinstance(getattr(value, ATTRIBUTE, None), Mapping) and hasattr(value, "function")
 
 
-def named(module: types.ModuleType, name: str) -> Subject:
-    """Return the subject that ``FILE::name`` means, also where it was imported from elsewhere.
-
-    Raises:
-        UnknownNameError: if there is no such name, with suggestions, or if it cannot be called.
-    """
+def lookup(module: types.ModuleType, name: str) -> Subject | None:
+    """Return the subject that ``FILE::name`` means, also where it was imported from elsewhere; None where the name is nothing to check."""
     value: Any = module
     for part in name.split("."):
-        value = getattr(value, part, None) if not isinstance(value, type) else vars(value).get(part, getattr(value, part, None))
-    if value is None:
-        known = [subject.short for subject in defined_in(module)]
-        near = difflib.get_close_matches(name, known, n=3) or known[:5]
-        hint = f" Did you mean {', '.join(near)}?" if near else " It defines no custom Function."
-        raise UnknownNameError(f"{module.__file__} defines no {name!r}.{hint}")
-    if not (is_function(value) or is_op(value) or callable(value)):
-        raise UnknownNameError(f"{module.__file__}::{name} is a {type(value).__name__}; a Function, an op or a callable can be checked")
-    return _subject(owner(value), name)
+        value = getattr(value, part, None)
+    value = owner(value)
+    if not (is_function(value) or is_op(value) or (callable(value) and not isinstance(value, type))):
+        return None
+    return _subject(value, name)
+
+
+def _unknown(module: types.ModuleType, name: str, others: Iterable[Subject]) -> UnknownNameError:
+    known = [subject.short for subject in (*defined_in(module), *others)]
+    near = difflib.get_close_matches(name, known, n=3) or known[:5]
+    hint = f" Did you mean {', '.join(near)}?" if near else " It defines no custom Function."
+    if hasattr(module, name):
+        return UnknownNameError(
+            f"{module.__file__}::{name} is a {type(getattr(module, name)).__name__}; a Function, an op or a callable can be checked.{hint}"
+        )
+    return UnknownNameError(f"{module.__file__} defines no {name!r}.{hint}")
 
 
 def owner(target: Any) -> Any:

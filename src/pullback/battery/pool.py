@@ -104,7 +104,7 @@ def check_targets(targets: Sequence[Target], options: Options, *, watch: Watch =
         watch: Called with a subject (or file) and what is being done to it; from several threads.
 
     Raises:
-        TargetError: for a name after ``::`` that its file does not define.
+        TargetError: for a name after ``::`` that its file does not define, and for a device that cannot be used.
         WorkerError: if workers cannot start.
     """
     return _Pool(targets, options, watch, _check).run()
@@ -320,6 +320,8 @@ def _attempt(worker: Worker, found: Found, options: Options, watch: Watch, progr
     for message in worker.ask("check", found.name, limit=options.timeout, **work):
         if isinstance(message, Death):
             return message
+        if "refused" in message:
+            raise TargetError(message["refused"])
         if "at" in message:
             watch(found.name, message["at"])
         elif "samples" in message:
