@@ -196,11 +196,11 @@ class Calls(Expressions):
         else:
             self._touch_all(node, arguments)
         self._function_writes(node, full, last, arguments)
-        if torch and not full.startswith(names.SUBMODULES_NOT_TENSOR) and last not in names.NOT_TENSORS and not last[:1].isupper():
+        if full.startswith("torch.") and not full.startswith(names.SUBMODULES_NOT_TENSOR) and last not in names.NOT_TENSORS and not last[:1].isupper():
             result = self.computed(last, node, tuple(arguments))
         elif full.startswith("torch.autograd.grad"):
             result = derived(*arguments, kind="unknown")
-        elif torch and not full.startswith("torch.ops.") and "all_to_all" not in last:
+        elif full.startswith("torch.") and not full.startswith("torch.ops.") and "all_to_all" not in last:
             result = OTHER
         else:
             result = derived(*arguments)

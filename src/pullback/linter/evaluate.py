@@ -315,7 +315,8 @@ class Expressions:
             self.scope = saved
             return Value(items=tuple(items), container="tuple", kind="other")
         for generator in node.generators:
-            self.assign(generator.target, self.element(generator.iter), node)
+            element_value = self.element_of(source, first.iter) if generator is first and not isinstance(first.iter, ast.Call) else None
+            self.assign(generator.target, element_value or self.element(generator.iter), node)
             for condition in generator.ifs:
                 self.use(condition, "other")
         value = self.use(element, "other")
@@ -344,7 +345,10 @@ class Expressions:
                 return OTHER
             if node.func.id in ("reversed", "list", "tuple", "sorted") and node.args:
                 return self.element(node.args[0])
-        value = self.value(node)
+        return self.element_of(self.value(node), node)
+
+    def element_of(self: Interpreter, value: Value, node: ast.expr) -> Value:  # type: ignore[misc]
+        """Return what one element of an iterated value may be."""
         if value.sequence is not None:
             root = value.sequence[0]
             self.touch(value, "other", node)

@@ -53,7 +53,7 @@ class MeanAndMax(torch.autograd.Function):
         if backward is None or not facts.own(backward) or not facts.gradients or facts.forward is None:
             return
         most = None if backward.vararg else len(backward.positional)
-        counts = {len(f.items) for f in facts.outputs if f.items is not None and not _for_inference(facts, f)}
+        counts = {len(f.items) for f in facts.outputs if f.items is not None and f.value.container != "list" and not _for_inference(facts, f)}
         wrong = sorted(n for n in counts if n < backward.required or (most is not None and n > most))
         if wrong:
             takes = (

@@ -72,8 +72,9 @@ class SoftmaxLse(torch.autograd.Function):
                 continue
             names = facts.gradient_names
             name = f"`{names[index]}`" if index < len(names) else f"the gradient of output {index + 1}"
+            parameter = backward.positional[index] if index < len(names) else backward.node.args.vararg
             yield Hit(
-                backward.node,
+                parameter or backward.node,
                 self.message(facts, name, index, output),
                 fix="add its term to the gradients, or ctx.mark_non_differentiable(output) in forward",
             )
