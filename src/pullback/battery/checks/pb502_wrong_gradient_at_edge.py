@@ -1,0 +1,150 @@
+"""PB502."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from ...report.finding import Evidence, Finding
+from .. import tolerance
+from ..base import Check, Skipped
+from ..edges import Edge, failures, gradient_pair
+from ..evaluate import Evaluator, UserCodeError
+from ..locate import trusted_eager
+from ..probe import Probe, gradient_name
+from ..special import special_points
+from ..truth import eager
+from ..variants import other_numbers
+
+BUDGET = 0.5
+
+
+class WrongGradientAtEdge(Check):
+    """The gradient is right at ordinary values and wrong, or NaN, at special ones: zeros, ties, bounds, other settings.
+
+    Why it matters:
+        Zeros are the commonest values of all (padding, masks, ReLU outputs); one NaN there spreads through the whole model.
+
+    How it is measured:
+        The value test of PB501 at zeros, at equal entries, at every number among the arguments as an input value and a step beside it, and for other
+        values of those numbers (0, negated, 1, ten times, 1e-12). At kinks every value between the one-sided derivatives is accepted. Where the test
+        fails, autograd through the forward must pass it at the same point: else nothing is claimed.
+
+    Example:
+        The gradient of a product computed as ``y / x``: NaN or 0 at ``x == 0``.
+
+    Instead:
+        Compute the gradient without dividing by what may be zero, or treat that value by itself.
+
+    Limits:
+        A NaN that autograd of the forward gives as well is a note, and so is another choice than autograd's at a kink.
+    """
+
+    code = "PB502"
+    name = "wrong-gradient-at-edge"
+    severity = "error"
+
+    def run(self, probe: Probe) -> Iterator[Finding]:
+        if probe.declaration.deliberate or probe.nonlinearity is not None:
+            raise Skipped("the gradient is not the forward's derivative")
+        if any(probe.deliberate(leaf.path) for leaf in probe.exact.wanted):
+            raise Skipped("the Function looks like a surrogate")
+        reported: set[tuple[str, str]] = set()
+        end = time.perf_counter() + BUDGET
+        for where, evaluator in _places(probe):
+            for finding, key in self._at(probe, where, evaluator):
+                if key not in reported:
+                    reported.add(key)
+                    yield finding
+            if time.perf_counter() > end:
+                if not reported:
+                    raise Skipped(f"no fault found within {BUDGET} s; the last point was {where}")
+                return
+
+    def _at(self, probe: Probe, where: str, evaluator: Evaluator) -> Iterator[tuple[Finding, tuple[str, str]]]:
+        try:
+            edges = failures(probe, evaluator)
+        except UserCodeError:
+            return
+        for edge in edges:
+            kind = "note" if edge.kind == "nan too" else "error"
+            yield self._failure(probe, where, edge), (edge.verdict.path, kind)
+        if edges or probe.repeats.forward_draws:
+            return
+        for leaf in evaluator.wanted:
+            choice = _other_choice(probe, evaluator, leaf.path)
+            if choice is not None:
+                yield self._choice(probe, where, leaf.path, *choice), (leaf.path, "note")
+
+    def _failure(self, probe: Probe, where: str, edge: Edge) -> Finding:
+        v = edge.verdict
+        name = probe.backward_name
+        if edge.kind == "nan too":
+            return self.finding(
+                probe,
+                f"{name} returns NaN for {v.path} at {where}",
+                severity="note",
+                evidence=[Evidence(f"{gradient_name(v.path)} at {where}", got="nan", expected="a number; autograd of the forward gives NaN as well")],
+                fix="If such values occur, treat them by themselves (torch.where on the input, not on the result).",
+                path=v.path,
+            )
+        shown = f"{v.low:.6g}" if v.low == v.high else f"{v.low:.6g} … {v.high:.6g}"
+        evidence = Evidence(
+            f"at {where}, along a random direction of {v.path}", f"{v.got:.6g}", shown, v.error, v.tolerance, tolerance.WHY_DIFFERENCE
+        )
+        what = "returns NaN" if edge.kind == "nan" else "returns a wrong gradient"
+        return self.finding(
+            probe,
+            f"{name} {what} for {v.path} at {where}",
+            severity="warning" if probe.case.invented else "error",
+            evidence=[evidence],
+            cause="the formula does not hold at this value (a division by it, a comparison that leaves it out, a branch); at the sample it does",
+            fix=f"Compute {gradient_name(v.path)} at this value as the limit that forward has there.",
+            path=v.path,
+        )
+
+    def _choice(self, probe: Probe, where: str, path: str, got: Tensor, expected: Tensor) -> Finding:
+        at = int((got - expected).abs().argmax())
+        return self.finding(
+            probe,
+            f"{probe.backward_name} takes another value than autograd for {path} at a kink, {where}",
+            severity="note",
+            evidence=[
+                Evidence(
+                    f"{gradient_name(path)}, an entry at the kink",
+                    f"{got.flatten()[at].item():.6g}",
+                    f"{expected.flatten()[at].item():.6g} by autograd of the forward; both lie between the one-sided derivatives",
+                )
+            ],
+            fix="Nothing, if it is meant; else include or exclude the bound as the forward's operators do.",
+            path=path,
+        )
+
+
+def _places(probe: Probe) -> Iterator[tuple[str, Evaluator]]:
+    exact = probe.exact
+    for point in special_points(exact):
+        yield f"{point.path} with {point.name}", _lean(exact, exact.variant({point.path: point.value}))
+    for variant in other_numbers(probe):
+        yield variant.name, _lean(exact, variant.evaluator)
+
+
+def _lean(base: Evaluator, variant: Evaluator) -> Evaluator:
+    variant.hold_everything = base.hold_everything
+    return variant
+
+
+def _other_choice(probe: Probe, evaluator: Evaluator, path: str) -> tuple[Tensor, Tensor] | None:
+    """Return backward's gradient and autograd's where both are finite and differ although both pass the test."""
+    if trusted_eager(probe, path) is None:
+        return None
+    pair = gradient_pair(probe, evaluator, eager(evaluator), path)
+    if pair is None or pair[0].is_complex() or not all(bool(torch.isfinite(g).all()) for g in pair) or pair[0].numel() == 0:
+        return None
+    got, expected = pair
+    scale = max(float(expected.abs().max()), float(got.abs().max()))
+    differs = float((got - expected).abs().max()) > 1e3 * tolerance.analytic(got.dtype, scale)
+    return pair if differs else None

@@ -1,0 +1,107 @@
+"""PB505."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import torch
+
+from ...report.finding import Evidence, Finding
+from .. import numeric, precision
+from ..base import Check, Skipped, Unsupported
+from ..evaluate import Evaluator, UserCodeError
+from ..precision import Loss
+from ..probe import Probe, gradient_name
+
+LARGE = 100.0
+HUGE = 1000.0
+LOST = 0.5
+FINE = 0.01
+
+
+class UnstableBackward(Check):
+    """In float32 backward overflows, gives NaN or loses all digits where forward is finite and PyTorch's own operators are right.
+
+    Why it matters:
+        One large activation turns a whole gradient into NaN, long after the code passed its tests at values near 1.
+
+    How it is measured:
+        Each differentiated input, and all of them together, is scaled to magnitudes of up to 100 (and 1000, a note). Where the outputs are finite,
+        and autograd through the forward gives a gradient that is right to 1 % in float32, the gradient of backward must have a digit too.
+
+    Example:
+        ``exp(x) / (1 + exp(x))`` for the derivative of softplus: inf / inf at x = 100.
+
+    Instead:
+        Use the stable form: ``torch.sigmoid``, ``logsumexp``, ``log1p``, ``expm1``, or subtract the maximum first.
+
+    Limits:
+        Without a measuring stick (autograd of the forward that agrees with differences, or a reference) nothing is claimed.
+    """
+
+    code = "PB505"
+    name = "unstable-backward"
+    severity = "warning"
+
+    def run(self, probe: Probe) -> Iterator[Finding]:
+        if probe.declaration.deliberate or probe.nonlinearity is not None or probe.value.wrong:
+            raise Skipped("the gradient is not the forward's derivative")
+        if probe.repeats.forward_draws:
+            raise Skipped("the op draws random numbers, which differ between dtypes")
+        refusal: UserCodeError | None = None
+        measured = False
+        reported: set[str] = set()
+        for size in (LARGE, -LARGE, HUGE, -HUGE):
+            for where, place in _scaled(probe, size):
+                try:
+                    found = _losses(probe, place)
+                except UserCodeError as error:
+                    refusal = error
+                    continue
+                measured = measured or bool(found)
+                for loss in found:
+                    if loss.path not in reported and loss.eager <= FINE and loss.error > LOST:
+                        reported.add(loss.path)
+                        yield self._unstable(probe, loss, where, size)
+        if not measured and refusal is not None:
+            raise Unsupported(f"float32, or values of that size, are refused: {refusal.short}")
+
+    def _unstable(self, probe: Probe, loss: Loss, where: str, size: float) -> Finding:
+        infinite = loss.error == float("inf")
+        what = "is NaN or infinite" if infinite else "has no right digit"
+        return self.finding(
+            probe,
+            f"{gradient_name(loss.path)} of {probe.backward_name} {what} {where}, where forward is finite",
+            severity="warning" if abs(size) <= LARGE and not probe.case.invented else "note",
+            evidence=[
+                Evidence(
+                    f"{gradient_name(loss.path)} in float32 {where}: norm of the error over norm of the gradient",
+                    "nan" if infinite else f"{loss.error:.2g}",
+                    f"{loss.eager:.2g} by autograd of the forward in float32",
+                    None if infinite else loss.error,
+                    LOST,
+                    "one right digit",
+                )
+            ],
+            cause="an intermediate of backward overflows, or is a difference of nearly equal numbers, at this magnitude",
+            fix="Use the stable form of the formula: torch.sigmoid, logsumexp, log1p, expm1, or subtract the maximum first.",
+            path=loss.path,
+        )
+
+
+def _scaled(probe: Probe, size: float) -> Iterator[tuple[str, Evaluator]]:
+    exact = probe.exact
+    values = {leaf.path: leaf.template * (size / numeric.scale_of(leaf.template)) for leaf in exact.wanted if leaf.template.numel()}
+    groups = [[path] for path in values] + ([list(values)] if len(values) > 1 else [])
+    for paths in groups:
+        place = exact.variant({path: values[path] for path in paths})
+        place.hold_everything = exact.hold_everything
+        yield f"at {' and '.join(paths)} scaled to {size:g}", place
+
+
+def _losses(probe: Probe, place: Evaluator) -> list[Loss]:
+    low = place.cast(torch.float32)
+    if not all(bool(torch.isfinite(y).all()) for y in low.values()):
+        return []
+    generator = torch.Generator().manual_seed(probe.settings.seed + 0x505)
+    return precision.losses(probe, place, torch.float32, precision.signed(generator))

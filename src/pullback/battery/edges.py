@@ -1,0 +1,107 @@
+"""The value test away from the sample: what is right there and wrong here, with eager autograd as a second opinion."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from . import tolerance
+from .evaluate import Evaluator, UserCodeError, copy_tensor
+from .locate import trusted_eager
+from .probe import Probe
+from .truth import eager
+from .value import InputVerdict, ValueTest
+
+OPINIONS = 3
+"""How often autograd of the forward must pass the test: where several entries are tied, any selection passes now and then."""
+
+
+@dataclass(frozen=True, slots=True)
+class Edge:
+    """What the value test says about one input at a point where it fails.
+
+    Args:
+        kind: ``"wrong"``; ``"nan"`` where the gradient is NaN and autograd of the forward is not; ``"nan too"`` where it is as well.
+        verdict: The failed comparison.
+    """
+
+    kind: Literal["wrong", "nan", "nan too"]
+    verdict: InputVerdict
+
+
+def failures(probe: Probe, evaluator: Evaluator) -> list[Edge]:
+    """Return the inputs whose gradient is right at the sample and wrong in another evaluator of the same op.
+
+    Raises:
+        UserCodeError: if forward refuses (stage ``"forward"``) or backward raises (``"backward"``).
+    """
+    test = ValueTest(evaluator, seed=probe.settings.seed, leave=probe.settings.leave)
+    if not test.outcome.carrying:
+        return []
+    known = probe.value.inputs
+    found = []
+    for wrong in test.run().wrong:
+        base = known.get(wrong.path)
+        if base is None or not base.ok or probe.deliberate(wrong.path):
+            continue
+        edge = _second_opinion(probe, evaluator, wrong)
+        if edge is not None:
+            found.append(edge)
+    return found or _nan_everywhere(test, evaluator)
+
+
+def _second_opinion(probe: Probe, evaluator: Evaluator, wrong: InputVerdict) -> Edge | None:
+    nan = wrong.got != wrong.got
+    if trusted_eager(probe, wrong.path) is None:
+        again = _verdict(evaluator, wrong.path, probe.settings.seed + 7)
+        if again is None or again.ok is not False:
+            return None
+        return Edge("nan too" if nan else "wrong", wrong)
+    truth = eager(evaluator)
+    if agree(probe, evaluator, truth, wrong.path):
+        return Edge("nan too", wrong) if nan else None
+    if all((v := _verdict(truth, wrong.path, probe.settings.seed + k)) is not None and v.ok for k in range(OPINIONS)):
+        return Edge("nan" if nan else "wrong", wrong)
+    return None
+
+
+def agree(probe: Probe, evaluator: Evaluator, truth: Evaluator, path: str) -> bool:
+    """Return whether backward and another evaluator give the same gradient of one input, NaN included."""
+    pair = gradient_pair(probe, evaluator, truth, path)
+    if pair is None:
+        return False
+    got, expected = pair
+    scale = float(torch.nan_to_num(expected.abs(), nan=0.0, posinf=0.0).max()) if expected.numel() else 0.0
+    return torch.allclose(got, expected, rtol=0.0, atol=tolerance.analytic(got.dtype, scale), equal_nan=True)
+
+
+def gradient_pair(probe: Probe, evaluator: Evaluator, truth: Evaluator, path: str) -> tuple[Tensor, Tensor] | None:
+    """Return one input's gradient by backward and by another evaluator, for the same random cotangents; None where either has none."""
+    index = next(i for i, leaf in enumerate(evaluator.wanted) if leaf.path == path)
+    try:
+        mine, theirs = evaluator.forward(), truth.forward()
+        if len(mine.carrying) != len(theirs.carrying):
+            return None
+        cotangents = probe.cotangents(mine)
+        got, expected = evaluator.vjp(mine, [copy_tensor(c) for c in cotangents])[index], truth.vjp(theirs, cotangents)[index]
+    except UserCodeError:
+        return None
+    return None if got is None or expected is None or got.shape != expected.shape else (got.detach(), expected.detach())
+
+
+def _verdict(evaluator: Evaluator, path: str, seed: int) -> InputVerdict | None:
+    try:
+        return ValueTest(evaluator, seed=seed).careful(path)
+    except (UserCodeError, StopIteration):
+        return None
+
+
+def _nan_everywhere(test: ValueTest, evaluator: Evaluator) -> list[Edge]:
+    """Where the forward is NaN as well, nothing can be measured; a gradient of NaN is then worth a note."""
+    for leaf, gradient in zip(evaluator.wanted, test.gradients[0], strict=True):
+        if gradient is not None and bool(torch.isnan(gradient).any()) and bool(torch.isfinite(leaf.template).all()):
+            return [Edge("nan too", InputVerdict(leaf.path, None, got=float("nan")))]
+    return []

@@ -1,0 +1,122 @@
+"""How many digits a backward keeps, measured against eager autograd in the same low precision."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from . import tolerance
+from .evaluate import Evaluator, UserCodeError, copy_tensor, random_like
+from .locate import trusted_eager
+from .probe import Probe
+from .sizes import Resizer, symbols
+from .special import peaked
+from .truth import eager, other
+from .value import SIGNED
+
+ROWS = 2048
+SAME = 1e-3
+"""Where the op in float64 is farther from the truth, the difference is not one of digits: another choice at a kink or a tie."""
+Draw = Callable[[Tensor], Tensor]
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """The relative error of one gradient, by norms.
+
+    Args:
+        path: The input.
+        dtype: In which the op ran.
+        error: Norm of the error over the norm of the right gradient; infinite where it is not finite.
+        eager: The same for autograd of the forward in that dtype.
+        magnitude: Norm of the right gradient.
+    """
+
+    path: str
+    dtype: torch.dtype
+    error: float
+    eager: float
+    magnitude: float
+
+    @property
+    def ratio(self) -> float:
+        """How many times the measuring stick the error is; one rounding of the result is always granted."""
+        return self.error / max(self.eager, tolerance.eps(self.dtype) / 2)
+
+
+def places(probe: Probe) -> Iterator[tuple[str, Evaluator]]:
+    """Yield the calls at which lost digits show: the sample, with a dominating class, and with many rows."""
+    yield "at the sample", probe.exact
+    dominated = peaked(probe.exact)
+    if dominated is not None:
+        yield "where the entries that the index points at dominate", dominated
+    batch = next((s for s in symbols(probe.exact) if s.batch), None)
+    if batch is not None and batch.size < ROWS:
+        large = Resizer(probe.exact).resized(batch, ROWS)
+        if large is not None:
+            large.hold_everything = probe.exact.hold_everything
+            yield f"with {batch.said} = {ROWS}", large
+
+
+def losses(probe: Probe, place: Evaluator, dtype: torch.dtype, draw: Draw) -> list[Loss]:
+    """Return the error of every gradient that has a trusted truth and a measuring stick, in one dtype.
+
+    Args:
+        probe: The case.
+        place: The call, in float64 where the op takes it.
+        dtype: Inputs are rounded to it; truth is taken at the rounded values in float64.
+        draw: Gives the cotangent for an output.
+
+    Raises:
+        UserCodeError: if the op refuses the dtype or these values.
+    """
+    reference = probe.declaration.reference
+    low = place.cast(dtype)
+    plain = other(low, reference) if reference is not None else eager(low)
+    outcome = low.forward()
+    cotangents = [draw(y) for y in outcome.live]
+    got = low.vjp(outcome, [copy_tensor(c) for c in cotangents])
+    stick = _vjp(plain, cotangents)
+    truth = _vjp(plain.cast(torch.float64), cotangents)
+    if stick is None or truth is None:
+        return []
+    own = _vjp(low.cast(torch.float64), cotangents) or [None] * len(truth)
+    found = []
+    for leaf, a, b, t, w in zip(low.wanted, got, stick, truth, own, strict=True):
+        if a is None or b is None or t is None or (reference is None and trusted_eager(probe, leaf.path) is None):
+            continue
+        magnitude = float(_wide(t).norm())
+        if w is not None and not _distance(w, t) <= SAME * magnitude:
+            continue
+        if magnitude > 0 and magnitude < float("inf"):
+            found.append(Loss(leaf.path, dtype, _distance(a, t) / magnitude, _distance(b, t) / magnitude, magnitude))
+    return found
+
+
+def _vjp(evaluator: Evaluator, cotangents: list[Tensor]) -> list[Tensor | None] | None:
+    try:
+        outcome = evaluator.forward()
+        if [y.shape for y in outcome.live] != [c.shape for c in cotangents]:
+            return None
+        return evaluator.vjp(outcome, [c.to(y.dtype) for c, y in zip(cotangents, outcome.live, strict=True)])
+    except UserCodeError:
+        return None
+
+
+def _wide(tensor: Tensor) -> Tensor:
+    return tensor.detach().to(torch.complex128 if tensor.is_complex() else torch.float64)
+
+
+def _distance(a: Tensor, b: Tensor) -> float:
+    if a.shape != b.shape:
+        return float("inf")
+    distance = float((_wide(a) - _wide(b)).norm())
+    return distance if distance == distance else float("inf")
+
+
+def signed(generator: torch.Generator) -> Draw:
+    """Return a draw of random signed cotangents."""
+    return lambda y: random_like(y, generator, SIGNED)

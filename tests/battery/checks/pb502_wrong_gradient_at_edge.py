@@ -1,0 +1,222 @@
+"""Kills and spares of PB502."""
+
+import torch
+from torch.autograd.function import once_differentiable
+
+import pullback as pb
+
+
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.prod(-1)
+        ctx.save_for_backward(x, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, y = ctx.saved_tensors
+        return (dy * y).unsqueeze(-1) / x
+
+
+class MaskedProduct(Product):
+    @staticmethod
+    def backward(ctx, dy):
+        x, y = ctx.saved_tensors
+        return ((dy * y).unsqueeze(-1) / x).masked_fill(x == 0, 0)
+
+
+class RightProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.prod(-1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        n = x.shape[-1]
+        others = x.unsqueeze(-2).expand(*x.shape[:-1], n, n).clone()
+        others.diagonal(dim1=-2, dim2=-1).fill_(1)
+        return dy.unsqueeze(-1) * others.prod(-1)
+
+
+class Length(torch.autograd.Function):
+    @staticmethod
+    def forward(x, eps):
+        return (x.square().sum() + eps).sqrt()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, ctx.eps = inputs
+        ctx.save_for_backward(x, output)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, y = ctx.saved_tensors
+        return dy * x / y, None
+
+
+class LengthWithoutEps(Length):
+    @staticmethod
+    def backward(ctx, dy):
+        x, _ = ctx.saved_tensors
+        y = (x.square().sum() + 1e-6).sqrt()
+        return dy * x / y, None
+
+
+class Threshold(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, threshold):
+        ctx.save_for_backward(x)
+        ctx.threshold = threshold
+        return torch.where(x > threshold, x, 0.1 * x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return torch.where(x > ctx.threshold, dy, 0.1 * dy), None
+
+
+class AssumesZero(Threshold):
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return torch.where(x > 0, dy, 0.1 * dy), None
+
+
+class Power(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, n):
+        ctx.save_for_backward(x)
+        ctx.n = n
+        return x.clamp(min=0.1) ** n
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return dy * (x > 0.1) * ctx.n * x.clamp(min=0.1) ** (ctx.n - 1), None
+
+
+class OnlySecondPower(Power):
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return dy * (x > 0.1) * 2 * x.clamp(min=0.1), None
+
+
+class Relu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, slope=0.0):
+        ctx.save_for_backward(x)
+        ctx.slope = slope
+        return torch.where(x > 0, x, slope * x)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return torch.where(x >= 0, dy, ctx.slope * dy), None
+
+
+class Sorted(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        values, order = x.sort(-1)
+        ctx.save_for_backward(order)
+        return values
+
+    @staticmethod
+    def backward(ctx, dy):
+        (order,) = ctx.saved_tensors
+        return torch.zeros_like(dy).scatter(-1, order, dy)
+
+
+class Sqrt(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x.sqrt()
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        (y,) = ctx.saved_tensors
+        return dy / (2 * y)
+
+
+class Normalise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, eps):
+        r = (x.square().mean(-1, keepdim=True) + eps).rsqrt()
+        ctx.save_for_backward(x, r)
+        return x * r
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, r = ctx.saved_tensors
+        return dy * r - x * r**3 * (dy * x).mean(-1, keepdim=True), None
+
+
+class Dropout(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, p):
+        mask = torch.rand_like(x) >= p
+        ctx.save_for_backward(mask)
+        ctx.p = p
+        return x * mask / (1 - p)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (mask,) = ctx.saved_tensors
+        return dy * mask / (1 - ctx.p), None
+
+
+def x(*shape, dtype=torch.float64):
+    return torch.randn(shape, dtype=dtype, requires_grad=True)
+
+
+def positive(*shape):
+    return torch.rand(shape, dtype=torch.float64).add_(0.5).requires_grad_()
+
+
+kills = [
+    pb.case(Product, x(2, 3)),
+    pb.case(MaskedProduct, x(2, 3)),
+    pb.case(MaskedProduct, x(4, dtype=torch.float32)),
+    pb.case(LengthWithoutEps, x(4), 1e-6),
+    pb.case(AssumesZero, x(6), 0.0),
+    pb.case(OnlySecondPower, positive(4), 2),
+]
+spares = [
+    pb.case(RightProduct, x(2, 3)),
+    pb.case(Length, x(4), 1e-6),
+    pb.case(Length, x(4), 0.0),
+    pb.case(Threshold, x(6), 0.5),
+    pb.case(Power, positive(4), 2),
+    pb.case(Relu, x(6)),
+    pb.case(Relu, x(6), 0.2),
+    pb.case(Sorted, x(2, 4)),
+    pb.case(Sqrt, positive(4)),
+    pb.case(Normalise, x(2, 4), 1e-6),
+    pb.case(Normalise, x(2, 4, dtype=torch.float32), 1e-6),
+    pb.case(Dropout, x(10), 0.5),
+]
+
+
+class Largest(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, k):
+        values, order = x.topk(k, -1)
+        ctx.save_for_backward(order)
+        ctx.shape = x.shape
+        return values
+
+    @staticmethod
+    def backward(ctx, dy):
+        (order,) = ctx.saved_tensors
+        return dy.new_zeros(ctx.shape).scatter(-1, order, dy), None
+
+
+spares += [pb.case(Largest, x(3, 5), 2), pb.case(Largest, x(3, 7), 4), pb.case(Sorted, x(3, 7))]
