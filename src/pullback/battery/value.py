@@ -91,6 +91,7 @@ class ValueTest:
         self.generator = torch.Generator().manual_seed(seed + 0x5A11)
         self.nonnegative = nonnegative
         self.leave = leave
+        self.directions = DIRECTIONS
         self.outcome = evaluator.forward()
         self.carrying = self.outcome.carrying
         self.cotangents = [self.draw() for _ in range(COTANGENTS)]
@@ -186,7 +187,7 @@ class ValueTest:
         narrow = True
         moves = measured_any = False
         noise = 0.0
-        for _ in range(DIRECTIONS):
+        for _ in range(self.directions):
             direction = spread(x.shape, x.is_complex(), self.generator)
             found = numeric.slopes(self.evaluate, path, x, direction, centre)
             noise = max(noise, found.relative_noise)
