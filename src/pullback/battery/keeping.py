@@ -76,6 +76,7 @@ def _sorted(probe: Probe, call: ForwardCall, persistent: set[int]) -> Iterator[O
     names = {_compat.storage_id(t): path for path, t in arguments}
     attached = {_compat.storage_id(t) for value in call.arguments for _, t in reachable(value)} - set(names)
     outputs = {id(t) for _, t in trees.leaves(call.returned) if isinstance(t, Tensor)}
+    output_storages = {_compat.storage_id(t) for _, t in trees.leaves(call.returned) if isinstance(t, Tensor)}
     objects = {id(value) for value in call.arguments if not isinstance(value, Tensor)}
     for kept in _kept(call):
         key = _compat.storage_id(kept.tensor)
@@ -89,6 +90,8 @@ def _sorted(probe: Probe, call: ForwardCall, persistent: set[int]) -> Iterator[O
             yield Origin(kept, "reachable")
         elif id(_compat.base_of(kept.tensor)) in outputs:
             yield Origin(kept, "view of an output")
+        elif kept.saved and key in output_storages:
+            yield Origin(kept, "output")
         else:
             yield Origin(kept, "persistent" if key in persistent else "inside")
 

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import time
+from itertools import pairwise
+
 import torch
 
 from .evaluate import Evaluator, UserCodeError, copy_tensor
+
+GROWTH = 4
+SECONDS = 0.03
 
 
 def repeated_rows(evaluator: Evaluator, elements: int) -> Evaluator | None:
@@ -29,3 +35,26 @@ def repeated_rows(evaluator: Evaluator, elements: int) -> Evaluator | None:
     except UserCodeError:
         return None
     return larger
+
+
+def grown(evaluator: Evaluator, elements: int) -> Evaluator | None:
+    """Return the call with its rows repeated towards `elements` elements, as far as one pass stays within 30 ms; None where it cannot grow."""
+    size = max((leaf.template.numel() for leaf in evaluator.leaves), default=0)
+    steps = [size]
+    while size and steps[-1] < elements:
+        steps.append(min(elements, GROWTH * steps[-1]))
+    best = None
+    for _, step in pairwise(steps):
+        start = time.perf_counter()
+        larger = repeated_rows(evaluator, step)
+        if larger is None:
+            break
+        try:
+            outcome = larger.forward()
+            larger.vjp(outcome, [torch.ones_like(y) for y in outcome.live])
+        except UserCodeError:
+            break
+        if time.perf_counter() - start > SECONDS:
+            break
+        best = larger
+    return best

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..capture.saved import Kept, storage_bytes
+from ..capture.saved import Kept, saves_wholesale, storage_bytes
 from .base import Skipped
 from .keeping import Origin, origins
 from .probe import Probe
@@ -20,6 +20,12 @@ class Unneeded:
     unread: tuple[Kept, ...]
     values_unread: tuple[Kept, ...]
     settings: int
+    outputs: frozenset[str] = frozenset()
+    wholesale: bool = False
+
+    def quiet(self, kept: Kept) -> bool:
+        """Whether keeping it costs little or was not a choice of its own: an output, or one of ``*inputs``."""
+        return kept.path in self.outputs or (kept.saved and self.wholesale)
 
 
 def unneeded(probe: Probe) -> Unneeded:
@@ -49,7 +55,9 @@ def _measured(probe: Probe) -> Unneeded | None:
             unread.append(kept)
         elif replay.values_unread(kept.path):
             values.append(kept)
-    return Unneeded(tuple(unread), tuple(values), len(replay.settings))
+    outputs = frozenset(o.kept.path for call in origins(probe) for o in call if o.source == "output")
+    wholesale = any(saves_wholesale(function) for function in probe.baseline.functions)
+    return Unneeded(tuple(unread), tuple(values), len(replay.settings), outputs, wholesale)
 
 
 def _candidates(probe: Probe) -> list[Kept]:

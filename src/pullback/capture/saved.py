@@ -151,6 +151,11 @@ def saved_names(function: type[Function], count: int) -> list[str]:
     return list(written.pop()) if len(written) == 1 else [f"saved_tensors[{i}]" for i in range(count)]
 
 
+def saves_wholesale(function: type[Function]) -> bool:
+    """Return whether save_for_backward is called with a starred argument."""
+    return any(isinstance(a, ast.Starred) for args in _save_calls(function) for a in args)
+
+
 def _short(text: str, index: int) -> str:
     return text if len(text) <= 40 else f"saved_tensors[{index}]"
 

@@ -19,7 +19,7 @@ from ..evaluate import BACKWARD_SEED, Evaluator, Outcome, UserCodeError, copy_te
 from ..keeping import owner
 from ..probe import Probe, gradient_name, same
 
-_READ_TWICE = "already been unpacked once"
+_READ_TWICE = "already unpacked once"
 
 
 class CheckpointMismatch(Check):

@@ -22,10 +22,14 @@ DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 
 @dataclass(frozen=True, slots=True)
 class _Run:
-    """Dtypes at one input dtype: of the outputs of the first call of the Function, and of returned gradients by argument name."""
+    """Dtypes at one input dtype: of the outputs of the first call of the Function, and of returned gradients by argument name.
+
+    `reduced` says that every output is smaller than the largest input: a loss, a norm, statistics.
+    """
 
     outputs: tuple[torch.dtype, ...]
     gradients: tuple[tuple[str, torch.dtype], ...]
+    reduced: bool
 
 
 class DtypePromotion(Check):
@@ -91,7 +95,7 @@ class DtypePromotion(Check):
 
 def _promotes(dtype: torch.dtype, runs: dict[torch.dtype, _Run]) -> bool:
     outputs = runs[dtype].outputs
-    if not outputs or any(_bits(o) <= _bits(dtype) for o in outputs):
+    if not outputs or runs[dtype].reduced or any(_bits(o) <= _bits(dtype) for o in outputs):
         return False
     widest = max(runs, key=_bits)
     return widest is not dtype and runs[widest].outputs != outputs
@@ -109,7 +113,8 @@ def _run(probe: Probe, dtype: torch.dtype) -> _Run | None:
             evaluator.vjp(outcome, probe.cotangents(outcome))
     except UserCodeError:
         return None
-    outputs = tuple(t.dtype for _, t in trees.leaves(calls[0].outputs) if isinstance(t, Tensor) and differentiable(t))
+    floating = [t for _, t in trees.leaves(calls[0].outputs) if isinstance(t, Tensor) and differentiable(t)]
+    largest = max(t.numel() for _, t in argument_tensors(probe, calls[0]) if differentiable(t))
     names = [path for path, _ in argument_tensors(probe, calls[0])]
     gradients: list[tuple[str, torch.dtype]] = []
     for call in backward:
@@ -124,7 +129,7 @@ def _run(probe: Probe, dtype: torch.dtype) -> _Run | None:
                 else:
                     for _ in [leaf for _, leaf in trees.leaves(argument) if isinstance(leaf, Tensor)]:
                         next(tensors)
-    return _Run(outputs, tuple(gradients))
+    return _Run(tuple(t.dtype for t in floating), tuple(gradients), all(t.numel() < largest for t in floating))
 
 
 def _uniform(probe: Probe, call: ForwardCall, dtype: torch.dtype) -> bool:

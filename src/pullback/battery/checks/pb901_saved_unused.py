@@ -28,7 +28,8 @@ class SavedUnused(Check):
         Leave it out of save_for_backward.
 
     Limits:
-        A tensor that is needed for other values of the arguments alone is reported as unused.
+        A tensor that is needed for other values of the arguments alone is reported as unused. It is a note for an output, which the next op often
+        keeps as well, and for what is saved wholesale (``save_for_backward(*inputs)``).
     """
 
     code = "PB901"
@@ -41,6 +42,7 @@ class SavedUnused(Check):
             yield self.finding(
                 probe,
                 f"{owner(probe)} keeps {kept.name} for backward, which never reads it",
+                severity="note" if found.quiet(kept) else "warning",
                 status="waste",
                 location=probe.forward_location,
                 evidence=[
