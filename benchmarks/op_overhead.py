@@ -24,7 +24,7 @@ torch.set_num_threads(1)
 
 
 @pb.op
-def sin(x, scale=1.0, shift=0.0):
+def sin(x):
     return torch.sin(x)
 
 
@@ -33,23 +33,33 @@ def _(dy, x):
     return dy * torch.cos(x)
 
 
+@pb.op
+def scaled(x, scale=1.0, shift=0.0):
+    return torch.sin(x)
+
+
+@scaled.vjp("x")
+def _(dy, x):
+    return dy * torch.cos(x)
+
+
 class CtxSin(Function):
     @staticmethod
-    def forward(ctx, x, scale=1.0, shift=0.0):
+    def forward(ctx, x):
         ctx.save_for_backward(x)
         return torch.sin(x)
 
     @staticmethod
     def backward(ctx, dy):
         (x,) = ctx.saved_tensors
-        return dy * torch.cos(x), None, None
+        return dy * torch.cos(x)
 
 
 class SetupSin(Function):
     generate_vmap_rule = True
 
     @staticmethod
-    def forward(x, scale=1.0, shift=0.0):
+    def forward(x):
         return torch.sin(x)
 
     @staticmethod
@@ -59,16 +69,16 @@ class SetupSin(Function):
     @staticmethod
     def backward(ctx, dy):
         (x,) = ctx.saved_tensors
-        return dy * torch.cos(x), None, None
+        return dy * torch.cos(x)
 
 
 @torch.library.custom_op("pullback_benchmark::sin", mutates_args=())
-def library_sin(x: Tensor, scale: float = 1.0, shift: float = 0.0) -> Tensor:
+def library_sin(x: Tensor) -> Tensor:
     return torch.sin(x)
 
 
 library_sin.register_autograd(
-    lambda ctx, dy: (dy * torch.cos(ctx.saved_tensors[0]), None, None), setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0])
+    lambda ctx, dy: dy * torch.cos(ctx.saved_tensors[0]), setup_context=lambda ctx, inputs, output: ctx.save_for_backward(inputs[0])
 )
 
 
@@ -249,7 +259,9 @@ def tables(rounds: int) -> list[tuple[str, str, float, float]]:
         {"setup_context Function": 0.12},
         5000,
     )
-    table("two keywords and a default", {"pb.op": lambda: sin(x=x, scale=1.0), "positional": lambda: sin(x, 1.0, 0.0)}, {"positional": 1.1}, 2000)
+    table(
+        "two keywords and a default", {"pb.op": lambda: scaled(x=x, scale=1.0), "positional": lambda: scaled(x, 1.0, 0.0)}, {"positional": 1.1}, 2000
+    )
     xs = [torch.randn(4, requires_grad=True) for _ in range(100)]
     alls = {"pb.op": sin_all, "ctx-style Function": CtxSinAll.apply, "setup_context Function": SetupSinAll.apply}
     table("100 in, 100 out, forward", {name: lambda f=f: f(*xs) for name, f in alls.items()}, {"ctx-style Function": 1.0}, 50)

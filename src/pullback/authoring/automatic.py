@@ -13,6 +13,7 @@ from .rules import Definition, Rule
 from .structure import flatten
 
 Tensor = torch.Tensor
+_transforms = _compat.transforms_active()
 
 
 def automatic_rule(definition: Definition, body: Callable[..., Any]) -> Rule:
@@ -41,6 +42,8 @@ def _differentiable(value: Any) -> bool:
 
 
 def _vjp(function: Callable[..., Any], args: tuple[Any, ...], live: list[int], dy: Any) -> tuple[Any, ...]:
+    """The gradients of `function` at `args` for the arguments `live`; differentiable again in `args` and `dy` where grad mode is on."""
+
     def of_live(*values: Any) -> tuple[Any, ...]:
         full = list(args)
         for i, value in zip(live, values, strict=True):
@@ -48,13 +51,29 @@ def _vjp(function: Callable[..., Any], args: tuple[Any, ...], live: list[int], d
         out = function(*full)
         leaves: list[Any] = []
         flatten(out.out if isinstance(out, Kept) else out, leaves)
-        return tuple(leaf for leaf in leaves if _differentiable(leaf))
+        return tuple([leaf for leaf in leaves if _differentiable(leaf)])
 
-    outs, pull = torch.func.vjp(of_live, *[args[i] for i in live])
     given: list[Any] = []
     flatten(dy, given)
     given = [value for value in given if value is None or _differentiable(value)]
-    return pull(tuple([torch.zeros_like(out) if value is None else value.to(out.dtype) for out, value in zip(outs, given, strict=True)]))
+    values = [args[i] for i in live]
+    if _transforms():
+        outs, pull = torch.func.vjp(of_live, *values)
+        return pull(tuple([torch.zeros_like(out) if value is None else value.to(out.dtype) for out, value in zip(outs, given, strict=True)]))
+    return _plain_vjp(of_live, values, given)
+
+
+def _plain_vjp(function: Callable[..., Any], values: list[Tensor], given: list[Any]) -> tuple[Any, ...]:
+    """By the autograd engine, which saved-tensor hooks see and torch.func refuses."""
+    again = torch.is_grad_enabled()
+    with torch.enable_grad():
+        inputs = [value.view_as(value) if again and value.requires_grad else value.detach().requires_grad_() for value in values]
+        outs = function(*inputs)
+        pairs = [(out, value.to(out.dtype)) for out, value in zip(outs, given, strict=True) if value is not None and out.requires_grad]
+    if not pairs:
+        return (None,) * len(inputs)
+    found, cotangents = zip(*pairs, strict=True)
+    return torch.autograd.grad(found, inputs, cotangents, create_graph=again, allow_unused=True)
 
 
 class Probe:

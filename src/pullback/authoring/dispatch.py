@@ -94,7 +94,7 @@ class Built:
         self.writer = Writer(definition, alias, extras_of(definition))
         self.special: dict[Any, str] = {}
         # Dynamo calls it while it traces, and takes a name from it: it would not see what changes in a dictionary that it has looked at.
-        self.specialised = _compat.constant_result(lambda key, certain: _specialise(self, key, certain))
+        self.specialised = _compat.constant_result(lambda key: _specialise(self, key))
         module.__dict__.update(self.namespace())
         if signature is None:
             signature = ", ".join(f"*{param.name}" if param.variadic else param.name for param in definition.params)
@@ -188,20 +188,19 @@ class Built:
         """Call the op with containers of tensors: each structure gets code of its own, with one argument for each leaf."""
         leaves: list[Any] = []
         key: list[Any] = []
-        certain: list[bool] = []
         for param, value in zip(self.definition.params, args, strict=True):
             if param.static or not (param.variadic or structure.holds_tensor(value)):
                 leaves.append(value)
-                key.append(structure.LEAF)
+                key.append(isinstance(value, Tensor))
             elif param.variadic and not [item for item in value if type(item) is not Tensor]:
                 leaves.extend(value)
-                key.append(runtime.tuple_of(len(value)).spec)
-                certain.extend([True] * len(value))
-                continue
+                key.append(len(value))
             else:
-                key.append(structure.flatten(value, leaves))
-            certain.extend([isinstance(leaf, Tensor) for leaf in leaves[len(certain) :]])
-        return getattr(self.module, self.specialised(tuple(key), tuple(certain)))(*leaves)
+                found: list[Any] = []
+                spec = structure.flatten(value, found)
+                leaves.extend(found)
+                key.append((spec, tuple([isinstance(leaf, Tensor) for leaf in found])))
+        return getattr(self.module, self.specialised(tuple(key)))(*leaves)
 
 
 def _state_without_autocast(args: Any) -> Any:
@@ -209,19 +208,19 @@ def _state_without_autocast(args: Any) -> Any:
     return None if state is None else (state[0], state[1], False, state[3])
 
 
-def _specialise(built: Built, key: tuple[Any, ...], certain: tuple[bool, ...]) -> str:
+def _specialise(built: Built, key: tuple[Any, ...]) -> str:
     """The name in the op's module of the function for arguments of these structures."""
     from .specialise import flat_definition
 
-    found = built.special.get((key, certain))
+    found = built.special.get(key)
     if found is not None:
         return found
     name = f"{built.alias}_{len(built.special) + 1}"
     module = types.ModuleType(f"{built.module.__name__}_{len(built.special) + 1}", built.module.__doc__)
     module.__file__ = f"<{module.__name__}>"
     sys.modules[module.__name__] = module
-    built.module.__dict__[name] = Built(flat_definition(built.declared, key, certain), module).call
-    built.special[(key, certain)] = name
+    built.module.__dict__[name] = Built(flat_definition(built.declared, key), module).call
+    built.special[key] = name
     return name
 
 

@@ -293,22 +293,25 @@ class Writer:
         lines.append(f"y = body({self.args})")
         if kept:
             lines.append(f"y, {', '.join(kept)} = unkeep(y)")
-        lines.append(f"many = None if type(y) is Tensor else outputs_of(y, {bool(kept or definition.mutates)})")
+        marked = bool(kept or definition.mutates)
+        hidden = "".join(f", {self.hidden(name)}" for name in kept)
+        fast = not (loose or kept or definition.mutates) and self.materialize
+        if fast:
+            lines += [
+                "if type(y) is Tensor:",
+                *[f"    {line}" for line in self.save_lines(self.only, loose, forward_mode=False, fast=True)],
+                "    return y",
+            ]
+        lines.append(f"many = outputs_of(y, {marked})" if fast else f"many = None if type(y) is Tensor else outputs_of(y, {marked})")
         if definition.mutates:
             lines += [f"y, many = must_return({name!r}, {name}, y, many)" for name in definition.mutates]
             lines.append(f"ctx.mark_dirty({', '.join(definition.mutates)})")
         lines += self.save_lines(self.only, loose, forward_mode=False)
         if not self.materialize:
             lines += ["ctx.materialize_grads = False", "if many is not None:", "    ctx.metas = metas_of(many[0])"]
-        hidden = "".join(f", {self.hidden(name)}" for name in kept)
         if kept:
-            lines += [
-                "if many is None:",
-                "    ctx.many = None",
-                f"    return (y{hidden})",
-                "ctx.many = many[1]",
-                f"return (*many[0]{hidden}, many[1])",
-            ]
+            lines += ["if many is None:", "    ctx.many = None", f"    return (y{hidden})"]
+            lines += ["ctx.many = many[1]", f"return (*many[0]{hidden}, many[1])"]
             return lines
         return [*lines, "if many is None:", "    return y", "ctx.many = many[1]", "return (*many[0], many[1]) if many[2] else many[0]"]
 
@@ -327,7 +330,8 @@ class Writer:
     def slots(self, *, forward_mode: bool) -> list[Residual]:
         return [residual for residual in self.residuals if residual.readers or forward_mode]
 
-    def save_lines(self, only: str | None, loose: bool, *, forward_mode: bool) -> list[str]:
+    def save_lines(self, only: str | None, loose: bool, *, forward_mode: bool, fast: bool = False) -> list[str]:
+        """Saving for backward; `fast` for an output that is one tensor, in a class that no compiler sees."""
         slots, lines = [], []
         if self.definition.automatic == "surrogate":
             lines = [f"reads = probe({self.tuple})", f"ctx.stands = stands(reads, {self.tuple})"]
@@ -340,8 +344,11 @@ class Writer:
                 condition = f"isinstance({name}, Tensor)" + ("" if condition == "True" else f" and ({condition})")
             slots.append(name if condition == "True" else f"{name} if {condition} else None")
         if self.reads_out:
-            slots.append("*((y,) if many is None else many[0])")
-        if slots:
+            slots.append("y" if fast else "*((y,) if many is None else many[0])")
+        if slots and fast:
+            # what save_for_backward does, without the call
+            lines.append(f"ctx.to_save = ({', '.join(slots)},)")
+        elif slots:
             lines.append(f"ctx.save_for_backward({', '.join(slots)})")
             if forward_mode:
                 lines.append(f"ctx.save_for_forward({', '.join(slots)})")
@@ -409,7 +416,7 @@ class Writer:
             lines.append(f"{definition.out} = {single}rebuild(ctx, outs)")
         lines += [f"{self.grad(target)} = None" for target in definition.names if target in self.targets and not self.simple(target)]
         for i, rule in enumerate(self.rules):
-            lines += self.rule_lines(i, rule, only)
+            lines += self.rule_lines(i, rule, only, loose)
         lines.append(f"return {', '.join(self.grad(name) if name in self.targets else 'None' for name in definition.names) or 'None'}")
         if definition.automatic != "recompute":
             return lines
@@ -439,7 +446,7 @@ class Writer:
         rules = [rule for rule in self.rules if target in rule.targets]
         return len(rules) == 1 and rules[0].targets == (target,) and self.contributions(target) == 1
 
-    def rule_lines(self, i: int, rule: Rule, only: str | None) -> list[str]:
+    def rule_lines(self, i: int, rule: Rule, only: str | None, loose: bool) -> list[str]:
         cotangent = "dy" if rule.of is None else self.grad(rule.of)
         found = {target: self.condition(sorted(self.want(target)), only) for target in rule.targets}
         conditions = {target: f"({text})" if " or " in text else text for target, text in found.items()}
@@ -450,18 +457,30 @@ class Writer:
         if rule.wanted:
             residuals += f", {rule.wanted}=({', '.join(conditions.values())},)"
         call = f"vjp_{i}({given}{residuals})"
+        # With materialize_grads the output's cotangent is always there.
+        present = "True" if self.materialize and rule.of is None else f"{cotangent} is not None"
         if len(rule.targets) == 1:
             target = rule.targets[0]
-            guards = " and ".join(text for text in (conditions[target], f"{cotangent} is not None") if text != "True")
+            guards = " and ".join(text for text in (conditions[target], present) if text != "True")
             if self.simple(target):
-                return [f"{self.grad(target)} = {call} if {guards} else None"]
-            return [f"if {guards}:", f"    {self.grad(target)} = {self.sum(target, call)}"]
+                return [f"{self.grad(target)} = {call}" + (f" if {guards} else None" if guards else "")]
+            return [f"if {guards or 'True'}:", f"    {self.grad(target)} = {self.sum(target, call)}"]
+        if self.whole(rule, only, loose) and present == "True":
+            return [f"{', '.join(self.grad(target) for target in rule.targets)} = several({call}, {i})"]
         parts = [f"part_{target}" for target in rule.targets]
-        lines = [f"if ({' or '.join(conditions.values())}) and {cotangent} is not None:", f"    {', '.join(parts)} = several({call}, {i})"]
+        any_wanted = " or ".join(conditions.values())
+        guards = " and ".join(text for text in (f"({any_wanted})", present) if text != "True")
+        lines = [f"if {guards}:", f"    {', '.join(parts)} = several({call}, {i})"]
         for target, part in zip(rule.targets, parts, strict=True):
             otherwise = "" if conditions[target] == "True" else f" if {conditions[target]} else {self.grad(target)}"
             lines.append(f"    {self.grad(target)} = {self.sum(target, part)}{otherwise}")
         return lines
+
+    def whole(self, rule: Rule, only: str | None, loose: bool) -> bool:
+        """Whether a joint rule is the whole backward of an eager call with tensors: torch drops gradients that nobody wants."""
+        names = [param.name for param in self.definition.differentiable]
+        certain = all(param.certain == "tensor" for param in self.definition.differentiable)
+        return certain and not loose and only is None and len(self.rules) == 1 and list(rule.targets) == names
 
     def sum(self, target: str, term: str) -> str:
         return term if self.contributions(target) == 1 else f"add({self.grad(target)}, {term})"

@@ -6,17 +6,31 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from .errors import OpError
 from .rules import Definition, Param, Rule
 from .structure import LEAF, build, count, describe, flatten
 
+Tensor = torch.Tensor
 
-def flat_definition(definition: Definition, key: tuple[Any, ...], tensors: tuple[bool, ...]) -> Definition:
-    """The op for arguments of the structures in `key`, with their leaves as arguments; `tensors` says which leaves are tensors."""
-    groups = {param.name: _leaf_names(param, spec) for param, spec in zip(definition.params, key, strict=True)}
-    owners = [(param, name) for param in definition.params for name in groups[param.name]]
-    params = tuple(Param(name, param.static, "tensor" if is_tensor else "any") for (param, name), is_tensor in zip(owners, tensors, strict=True))
-    specs = dict(zip(definition.names, key, strict=True))
+
+def flat_definition(definition: Definition, key: tuple[Any, ...]) -> Definition:
+    """The op with the leaves of its arguments as arguments.
+
+    Args:
+        definition: The op.
+        key: For each argument: whether it is a tensor, if it is no container; the number of tensors of a plain ``*args``; or a spec, and which of its leaves
+            are tensors.
+    """
+    parts = [_part(entry) for entry in key]
+    specs = {param.name: spec for param, (spec, _) in zip(definition.params, parts, strict=True)}
+    groups = {param.name: _leaf_names(param, specs[param.name]) for param in definition.params}
+    params = tuple(
+        Param(name, param.static, "tensor" if is_tensor else "any")
+        for param, (_, flags) in zip(definition.params, parts, strict=True)
+        for name, is_tensor in zip(groups[param.name], flags, strict=True)
+    )
     shape = Shape(groups, specs)
     return replace(
         definition,
@@ -32,6 +46,14 @@ def flat_definition(definition: Definition, key: tuple[Any, ...], tensors: tuple
         jvp=_refuse(definition, "jvp"),
         vmap=_refuse(definition, "vmap"),
     )
+
+
+def _part(entry: Any) -> tuple[Any, tuple[bool, ...]]:
+    if isinstance(entry, bool):
+        return LEAF, (entry,)
+    if isinstance(entry, int):
+        return ("tuple", (LEAF,) * entry), (True,) * entry
+    return entry
 
 
 def _refuse(definition: Definition, what: str) -> None:
@@ -54,39 +76,50 @@ class Shape:
         self.groups = groups
         self.specs = specs
 
+    def plan(self, names: tuple[str, ...]) -> tuple[tuple[Any, int], ...]:
+        """Spec and number of leaves of each of `names`."""
+        found = []
+        for name in names:
+            spec, size = self.specs.get(name, LEAF), len(self.groups.get(name, (name,)))
+            found.append((None if spec == ("tuple", (LEAF,) * size) else spec, size))
+        return tuple(found)
+
     def regroup(self, function: Callable[..., Any], names: tuple[str, ...]) -> Callable[..., Any]:
         """`function` of `names`, as a function of their leaves."""
-        plan = tuple([(self.specs[name], len(self.groups[name])) for name in names])
+        plan = self.plan(names)
 
         def regrouped(*leaves: Any) -> Any:
-            at, values = 0, []
-            for spec, size in plan:
-                values.append(build(spec, leaves[at : at + size]))
-                at += size
-            return function(*values)
+            return function(*regroup(plan, leaves))
 
         return regrouped
+
+
+def regroup(plan: tuple[tuple[Any, int], ...], leaves: tuple[Any, ...]) -> list[Any]:
+    """Containers from leaves; a spec of None is a plain tuple."""
+    at, values = 0, []
+    for spec, size in plan:
+        part = leaves[at : at + size]
+        values.append(part if spec is None else build(spec, part))
+        at += size
+    return values
 
 
 def _flat_rule(definition: Definition, rule: Rule, shape: Shape) -> Rule:
     groups, specs = shape.groups, shape.specs
     targets = tuple(name for target in rule.targets for name in groups.get(target, (target,)))
     residuals = tuple(name for residual in rule.residuals for name in groups.get(residual, (residual,)))
-    plan = tuple([(specs.get(name, LEAF), len(groups.get(name, (name,)))) for name in rule.residuals])
+    plan = shape.plan(rule.residuals)
     spread = tuple([(target, specs.get(target, LEAF), len(groups.get(target, (target,)))) for target in rule.targets])
     function, wanted, where = rule.function, rule.wanted, f"{definition.name}.vjp[{rule.title}] ({rule.place})"
     several = len(rule.targets) > 1
     single = len(targets) == 1
 
     def flat(dy: Any, *leaves: Any, **flags: Any) -> Any:
-        at, values = 0, []
-        for spec, size in plan:
-            values.append(build(spec, leaves[at : at + size]))
-            at += size
+        values = regroup(plan, leaves)
         if wanted is not None:
             values_given, i = [], 0
             for _, _, size in spread:
-                values_given.append(any(list(flags.values())[0][i : i + size]))
+                values_given.append(any(next(iter(flags.values()))[i : i + size]))
                 i += size
             result = function(dy, *values, **{wanted: tuple(values_given)})
         else:
@@ -112,6 +145,8 @@ def _matching(where: str, target: str, spec: Any, size: int, part: Any) -> list[
         return [part]
     if part is None:
         return [None] * size
+    if type(part) is tuple and len(part) == size and spec == ("tuple", (LEAF,) * size) and not [leaf for leaf in part if type(leaf) is not Tensor]:
+        return list(part)
     leaves: list[Any] = []
     found = flatten(part, leaves)
     if _outline(found) != _outline(spec):
