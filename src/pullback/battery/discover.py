@@ -200,7 +200,7 @@ def lookup(module: types.ModuleType, name: str) -> Subject | None:
 
 
 def _unknown(module: types.ModuleType, name: str, others: Iterable[Subject]) -> UnknownNameError:
-    known = [subject.short for subject in (*defined_in(module), *others)]
+    known = list(dict.fromkeys(subject.short for subject in (*defined_in(module), *others)))
     near = difflib.get_close_matches(name, known, n=3) or known[:5]
     hint = f" Did you mean {', '.join(near)}?" if near else " It defines no custom Function."
     if hasattr(module, name):
