@@ -139,10 +139,13 @@ class Evaluator:
         Tensors stay wanted as they are, unless `wanted` lists other paths.
         """
         values = values or {}
-        templates = {leaf.path: leaf.template for leaf in self.leaves}
 
         def swap(path: str, value: Any) -> Any:
-            return values[path] if path in values else templates.get(path, value)
+            if path in values or not isinstance(value, Tensor):
+                return values.get(path, value)
+            # One tensor that is passed twice has one leaf, under its first path.
+            leaf = self.leaves[self._of_tensor[id(value)]]
+            return values.get(leaf.path, leaf.template)
 
         named = [(name, values[name] if name in values else trees.map_leaves(swap, value, name)) for name, value in self._named]
         count = len(self.args)

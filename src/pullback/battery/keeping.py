@@ -10,7 +10,7 @@ from typing import Literal
 from torch import Tensor
 
 from .. import _compat, trees
-from ..capture.calls import ForwardCall, observed_forward
+from ..capture.calls import ForwardCall, forward_names, observed_forward, positional_names
 from ..capture.saved import Kept, kept_by, reachable
 from .evaluate import Evaluator, Outcome
 from .probe import Probe
@@ -64,9 +64,7 @@ def _kept(call: ForwardCall) -> list[Kept]:
 
 def argument_tensors(probe: Probe, call: ForwardCall) -> Iterator[tuple[str, Tensor]]:
     """Yield the tensors among a call's arguments, containers included, with the user's names."""
-    from ..capture.calls import resolve_target
-
-    names = resolve_target(call.function).positional(len(call.arguments))
+    names = positional_names(forward_names(call.function), len(call.arguments))
     for name, value in zip(names, call.arguments, strict=True):
         yield from ((path, leaf) for path, leaf in trees.leaves(value, name) if isinstance(leaf, Tensor))
 

@@ -63,10 +63,15 @@ class Target:
 
     def positional(self, count: int) -> list[str]:
         """Return names for `count` positional arguments: ``x``, ``params[0]``; ``argument 3`` where there is no name."""
-        names = [n for n in self.names if not n.startswith("*")]
-        rest = next((n.lstrip("*") for n in self.names if n.startswith("*") and not n.startswith("**")), None)
-        extra = [f"{rest}[{i}]" if rest else f"argument {len(names) + i + 1}" for i in range(max(0, count - len(names)))]
-        return (names + extra)[:count]
+        return positional_names(self.names, count)
+
+
+def positional_names(parameters: tuple[str, ...], count: int) -> list[str]:
+    """Return names for `count` positional arguments of something with these parameters: ``x``, ``params[0]``, or ``argument 3`` without a name."""
+    names = [n for n in parameters if not n.startswith("*")]
+    rest = next((n.lstrip("*") for n in parameters if n.startswith("*") and not n.startswith("**")), None)
+    extra = [f"{rest}[{i}]" if rest else f"argument {len(names) + i + 1}" for i in range(max(0, count - len(names)))]
+    return (names + extra)[:count]
 
 
 def resolve_target(target: Any) -> Target:
@@ -94,11 +99,17 @@ def resolve_target(target: Any) -> Target:
 
 
 def _of_function(function: type[Function], call: Callable[..., Any]) -> Target:
-    names = parameter_names(function.forward)
-    if function.setup_context is Function.setup_context:
-        names = names[1:] if names and not names[0].startswith("*") else names
+    names = forward_names(function)
     subject = f"{function.__module__}.{function.__qualname__}"
     return Target(call, function, subject, function.__name__, names, _place(function))
+
+
+def forward_names(function: type[Function]) -> tuple[str, ...]:
+    """Return the names of what `apply` takes: forward's parameters without ctx."""
+    names = parameter_names(function.forward)
+    if function.setup_context is Function.setup_context:
+        return names[1:] if names and not names[0].startswith("*") else names
+    return names
 
 
 def backward_of(function: type[Function]) -> Callable[..., Any]:

@@ -7,6 +7,7 @@ import functools
 import inspect
 import textwrap
 import types
+import weakref
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -160,7 +161,17 @@ def _short(text: str, index: int) -> str:
     return text if len(text) <= 40 else f"saved_tensors[{index}]"
 
 
-def _save_calls(function: type[Function]) -> Iterator[list[ast.expr]]:
+_SAVE_CALLS: weakref.WeakKeyDictionary[type, list[list[ast.expr]]] = weakref.WeakKeyDictionary()
+
+
+def _save_calls(function: type[Function]) -> list[list[ast.expr]]:
+    """Return the arguments of every call of save_for_backward in a Function's source; read once, since reading source is slow."""
+    if function not in _SAVE_CALLS:
+        _SAVE_CALLS[function] = list(_find_save_calls(function))
+    return _SAVE_CALLS[function]
+
+
+def _find_save_calls(function: type[Function]) -> Iterator[list[ast.expr]]:
     for method in (function.forward, function.setup_context):
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(method))))

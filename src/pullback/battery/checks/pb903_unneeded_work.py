@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from ... import _compat
-from ...capture.calls import BackwardCall, observed_backward, resolve_target
+from ...capture.calls import BackwardCall, forward_names, observed_backward, positional_names
 from ...report.finding import Evidence, Finding
 from ..base import Check
 from ..evaluate import UserCodeError, copy_tensor
@@ -78,7 +78,7 @@ class UnneededWork(Check):
 def _unasked(call: BackwardCall) -> dict[str, Tensor]:
     """Return the tensors that backward returned for arguments that need none, by the argument's name."""
     needed = call.context.needs_input_grad
-    names = resolve_target(call.function).positional(len(needed))
+    names = positional_names(forward_names(call.function), len(needed))
     free = {_compat.storage_id(g) for g in call.grad_outputs if isinstance(g, Tensor)}
     free |= {_compat.storage_id(g) for g, need in zip(call.gradients, needed, strict=False) if need and isinstance(g, Tensor)}
     pairs = zip(names, call.gradients, needed, strict=False)
