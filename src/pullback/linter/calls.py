@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from . import torch_names as names
-from .evaluate import Expressions, _of_grad
+from .evaluate import Expressions
 from .events import Call, CtxRead, CtxWrite, Mark, Save
 from .project import dotted
+from .syntax import of_grad
 from .values import NONE, OTHER, UNKNOWN, Closure, Dtype, Ref, Value, derived, join
 
 if TYPE_CHECKING:
@@ -196,7 +197,12 @@ class Calls(Expressions):
         else:
             self._touch_all(node, arguments)
         self._function_writes(node, full, last, arguments)
-        if full.startswith("torch.") and not full.startswith(names.SUBMODULES_NOT_TENSOR) and last not in names.NOT_TENSORS and not last[:1].isupper():
+        if (
+            full.startswith("torch.")
+            and not full.startswith(names.SUBMODULES_NOT_TENSOR)
+            and last not in names.NOT_TENSORS
+            and not last[:1].isupper()
+        ):
             result = self.computed(last, node, tuple(arguments))
         elif full.startswith("torch.autograd.grad"):
             result = derived(*arguments, kind="unknown")
@@ -238,7 +244,7 @@ class Calls(Expressions):
         if _is_inplace(name) and base.kind != "other":
             self.write(base, node, name, "method", func.value)
             result = replace(base, kind="tensor", refs=base.refs | derived(*arguments).refs)
-            if name in names.NONLINEAR_WRITES and _of_grad(base):
+            if name in names.NONLINEAR_WRITES and of_grad(base):
                 result = self.bend(result, node)
                 self._taint(func.value, result)
         elif name in ("requires_grad_", "retain_grad", "share_memory_"):
@@ -301,7 +307,7 @@ class Calls(Expressions):
         if name in names.PAIR_WITH_INDICES or (name in ("max", "min") and len(operands) > 1):
             result = replace(result, named="", container="tuple", items=(replace(result, dtype=first.dtype), replace(result, dtype="int")))
         bent = operands[:1] if name in ("pow", "float_power") else operands
-        return self.bend(result, node) if name in names.NONLINEAR and any(_of_grad(o) for o in bent) else result
+        return self.bend(result, node) if name in names.NONLINEAR and any(of_grad(o) for o in bent) else result
 
     def fresh_tensor(self: Interpreter, value: Value) -> Value:  # type: ignore[misc]
         return replace(value, refs=value.refs | {self.new_local()}) if value.is_tensor else value

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from . import torch_names as names
 from .events import AttributeRead, CtxRead, FreeRead, SavedRead, Slice, StateRead, Test
 from .project import dotted
+from .syntax import constant_index, flag_mode, is_basic, of_grad, sequence_arithmetic, sliced
 from .values import NONE, OTHER, UNKNOWN, Closure, Guard, Ref, Value, derived, join
 
 if TYPE_CHECKING:
@@ -129,14 +130,14 @@ class Expressions:
         base = self.value(node.value)
         if isinstance(node.slice, ast.Slice):
             self._slice_length(node.slice)
-        index = _constant_index(node.slice)
+        index = constant_index(node.slice)
         if base.sequence is not None:
             return self._of_sequence(base, node.slice, index)
         if base.items is not None:
             if index is not None and -len(base.items) <= index < len(base.items):
                 return base.items[index]
             if isinstance(node.slice, ast.Slice):
-                return _sliced(base, node.slice)
+                return sliced(base, node.slice)
             self.use(node.slice, "operand")
             return Value(base.all_refs())
         if base.kind == "other" and not base.container:
@@ -150,7 +151,7 @@ class Expressions:
         if base.container == "dict":
             return Value(base.all_refs())
         key = self.use(node.slice, "operand")
-        if _is_basic(node.slice):
+        if is_basic(node.slice):
             return Value(frozenset(r.through("view") for r in base.refs), base.kind, base.dtype)
         self.touch(base, "operand", node)
         return derived(base, key, kind=base.kind, dtype=base.dtype)
@@ -165,7 +166,7 @@ class Expressions:
                 self.flag_sink.append(offset + index)
             return self.member(root, offset + index)
         if isinstance(slice_node, ast.Slice) and slice_node.upper is None and slice_node.step is None:
-            start = _constant_index(slice_node.lower) if slice_node.lower is not None else 0
+            start = constant_index(slice_node.lower) if slice_node.lower is not None else 0
             if start is not None and start >= 0:
                 return Value(sequence=(root, offset + start), kind="other")
         return Value(frozenset({Ref(root, "*")}), "tensor" if root in ("saved", "grad") else "unknown")
@@ -189,7 +190,7 @@ class Expressions:
         left, right = self.value(node.left), self.value(node.right)
         self.touch(left, "operand", node)
         self.touch(right, "operand", node)
-        sequence = _sequence_arithmetic(node, left, right)
+        sequence = sequence_arithmetic(node, left, right)
         if sequence is not None:
             return sequence
         tensor = left.is_tensor or right.is_tensor
@@ -206,9 +207,9 @@ class Expressions:
         if isinstance(node.op, ast.Div) and tensor and dtype is None:
             dtype = "float" if "int" not in (left.dtype, right.dtype) else None
         result = self.fresh_tensor(derived(left, right, kind=kind, dtype=dtype))
-        powers = isinstance(node.op, ast.Pow) and _of_grad(left)
-        quotient = isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod)) and _of_grad(right)
-        product = isinstance(node.op, ast.Mult) and _of_grad(left) and _of_grad(right)
+        powers = isinstance(node.op, ast.Pow) and of_grad(left)
+        quotient = isinstance(node.op, (ast.Div, ast.FloorDiv, ast.Mod)) and of_grad(right)
+        product = isinstance(node.op, ast.Mult) and of_grad(left) and of_grad(right)
         return self.bend(result, node) if powers or quotient or product else result
 
     def of_unaryop(self: Interpreter, node: ast.UnaryOp) -> Value:  # type: ignore[misc]
@@ -229,7 +230,7 @@ class Expressions:
             self.touch(value, "operand", part)
         if any(v.is_tensor for v in values) and not any(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops):
             result = self.fresh_tensor(derived(*values, kind="tensor", dtype="int"))
-            return self.bend(result, node) if any(_of_grad(v) for v in values) else result
+            return self.bend(result, node) if any(of_grad(v) for v in values) else result
         return OTHER
 
     def of_boolop(self: Interpreter, node: ast.BoolOp) -> Value:  # type: ignore[misc]
@@ -378,65 +379,7 @@ class Expressions:
         if isinstance(test, ast.BoolOp) and all(isinstance(v, ast.UnaryOp) and isinstance(v.op, ast.Not) for v in test.values):
             mode = "any" if isinstance(test.op, ast.And) else "all"
             return Guard(test, not positive, flags, mode if flags else "none")
-        return Guard(test, positive, flags, _mode(test, flags))
+        return Guard(test, positive, flags, flag_mode(test, flags))
 
     def context_name(self, node: ast.expr) -> str:
         return dotted(node.func if isinstance(node, ast.Call) else node) or ""
-
-
-def _mode(test: ast.expr, flags: frozenset[int | str]) -> Any:
-    if not flags:
-        return "none"
-    if isinstance(test, ast.Call) and isinstance(test.func, ast.Name) and test.func.id in ("any", "all"):
-        return test.func.id
-    if len(flags) == 1 and "*" not in flags:
-        return "any" if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.Or) else "one"
-    if isinstance(test, ast.BoolOp):
-        return "all" if isinstance(test.op, ast.And) else "any"
-    return "any"
-
-
-def _of_grad(value: Value) -> bool:
-    return value.kind != "other" and value.has("grad")
-
-
-def _constant_index(node: ast.expr | None) -> int | None:
-    if isinstance(node, ast.Constant) and isinstance(node.value, int) and not isinstance(node.value, bool):
-        return node.value
-    if (
-        isinstance(node, ast.UnaryOp)
-        and isinstance(node.op, ast.USub)
-        and isinstance(node.operand, ast.Constant)
-        and isinstance(node.operand.value, int)
-    ):
-        return -node.operand.value
-    return None
-
-
-def _is_basic(node: ast.expr) -> bool:
-    if isinstance(node, ast.Tuple):
-        return all(_is_basic(e) for e in node.elts)
-    return isinstance(node, (ast.Slice, ast.Constant)) or _constant_index(node) is not None
-
-
-def _sliced(base: Value, node: ast.Slice) -> Value:
-    ends = [_constant_index(part) if part is not None else None for part in (node.lower, node.upper, node.step)]
-    if any(part is not None and end is None for part, end in zip((node.lower, node.upper, node.step), ends, strict=True)):
-        return Value(base.all_refs(), container=base.container)
-    assert base.items is not None
-    return replace(base, items=base.items[slice(*ends)])
-
-
-def _sequence_arithmetic(node: ast.BinOp, left: Value, right: Value) -> Value | None:
-    if isinstance(node.op, ast.Add) and left.container and right.container:
-        if left.items is not None and right.items is not None:
-            return Value(items=left.items + right.items, container=left.container, kind="other")
-        return Value(left.all_refs() | right.all_refs(), container=left.container)
-    if isinstance(node.op, ast.Add) and (left.container or right.container or left.sequence or right.sequence):
-        return Value(left.all_refs() | right.all_refs(), container="tuple")
-    if isinstance(node.op, ast.Mult) and (left.container or right.container):
-        value, count = (left, node.right) if left.container else (right, node.left)
-        if value.items is not None and isinstance(count, ast.Constant) and isinstance(count.value, int):
-            return replace(value, items=value.items * min(count.value, 64))
-        return Value(value.all_refs(), container=value.container)
-    return None

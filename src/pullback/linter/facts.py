@@ -8,17 +8,15 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypeGuard, TypeVar
 
-from . import torch_names as names
-from .events import AttributeRead, Call, CtxRead, CtxWrite, Event, Mark, Record, Returned, Save, SavedRead, Use, Write
+from .events import Call, CtxWrite, Event, Mark, Record, Returned, Save, SavedRead, Use, Write
+from .evidence import annotation_kind, default_kind, differentiated, used_as_tensors
 from .interpret import Interpreter, Memory
-from .project import Definition, Project, dotted
+from .project import Project, dotted
 from .source import Source
 from .values import OTHER, Ref, Value, join
 
 E = TypeVar("E", bound=Event)
 _SIMPLE = (ast.Assign, ast.Expr, ast.Return, ast.AugAssign, ast.AnnAssign, ast.Import, ast.ImportFrom, ast.Assert, ast.Raise, ast.Pass)
-_TENSOR_WORDS = ("Tensor", "Parameter")
-_OTHER_WORDS = frozenset(["int", "float", "bool", "str", "Callable", "ProcessGroup", "Module", "Any", "dtype", "device", "Size"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,19 +287,19 @@ def _method(facts: ClassFacts, name: str, *, ctx: bool) -> Method | None:
 
 
 def _inputs(facts: ClassFacts, forward: Method) -> None:
-    evidence = _evidence(forward, facts.setup)
-    differentiated = _differentiated(facts.backward, len(forward.positional))
+    tensors = used_as_tensors(forward.node, facts.setup.node if facts.setup else None)
+    trained = differentiated(facts.backward.node if facts.backward else None, len(forward.positional))
     first_default = forward.required
     defaults = forward.node.args.defaults
     for index, argument in enumerate(forward.positional):
         default = defaults[index - first_default] if index >= first_default and defaults else None
-        known = _annotation_kind(argument.annotation) or evidence.get(argument.arg) or _default_kind(default)
-        kind = known or ("tensor" if index in differentiated else "unknown")
+        known = annotation_kind(argument.annotation) or ("tensor" if argument.arg in tensors else None) or default_kind(default)
+        kind = known or ("tensor" if index in trained else "unknown")
         facts.inputs.append(Parameter(argument.arg, index, argument, default is not None, kind))
     if forward.vararg is not None:
         facts.vararg_index = len(facts.inputs)
     facts.input_values = tuple(
-        Value(frozenset({Ref("input", p.index)}), p.kind, "float" if p.kind == "tensor" and p.index in differentiated else None) for p in facts.inputs
+        Value(frozenset({Ref("input", p.index)}), p.kind, "float" if p.kind == "tensor" and p.index in trained else None) for p in facts.inputs
     )
     facts.memory.inputs = facts.input_values
 
@@ -361,71 +359,3 @@ def _extra_parameters(method: Method, scope: dict[str, Value], root: Any, offset
         scope[argument.arg] = Value()
     if method.node.args.kwarg is not None:
         scope[method.node.args.kwarg.arg] = Value(container="dict")
-
-
-def _differentiated(backward: Method | None, inputs: int) -> set[int]:
-    """Return the places at which backward writes out something else than None: those inputs are floating point tensors."""
-    found: set[int] = set()
-    for node in ast.walk(backward.node) if backward is not None else ():
-        if not isinstance(node, ast.Return) or node.value is None:
-            continue
-        places = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value] if inputs == 1 else []
-        for index, place in enumerate(places):
-            if isinstance(place, ast.Starred):
-                break
-            if not (isinstance(place, ast.Constant) and place.value is None):
-                found.add(index)
-    return found
-
-
-def _annotation_kind(node: ast.expr | None) -> Literal["tensor", "other"] | None:
-    if node is None:
-        return None
-    words = {n.id if isinstance(n, ast.Name) else n.attr for n in ast.walk(node) if isinstance(n, (ast.Name, ast.Attribute))}
-    words |= {
-        w
-        for n in ast.walk(node)
-        if isinstance(n, ast.Constant) and isinstance(n.value, str)
-        for w in n.value.replace("[", " ").replace("]", " ").replace(".", " ").split()
-    }
-    if words & {"list", "List", "dict", "Dict", "tuple", "Tuple", "Sequence", "Iterable", "Mapping"}:
-        return "other"
-    if words & set(_TENSOR_WORDS):
-        return "tensor" if not words & (_OTHER_WORDS - {"Any"}) else None
-    return "other" if words & _OTHER_WORDS else None
-
-
-def _default_kind(default: ast.expr | None) -> Literal["other"] | None:
-    if isinstance(default, ast.Constant) and default.value is not None:
-        return "other"
-    return None
-
-
-def _evidence(*methods: Method | None) -> dict[str, Literal["tensor"]]:
-    """Return the parameters whose use tells that they are tensors (a method or attribute only tensors have, or save_for_backward)."""
-    found: dict[str, Literal["tensor"]] = {}
-    for method in methods:
-        if method is None:
-            continue
-        for node in ast.walk(method.node):
-            if (
-                isinstance(node, ast.Attribute)
-                and isinstance(node.value, ast.Name)
-                and (node.attr in names.TENSOR_EVIDENCE or _ends_inplace(node.attr))
-            ):
-                found[node.value.id] = "tensor"
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
-                torch = isinstance(node.func.value, ast.Name) and node.func.value.id in ("torch", "F")
-                known = torch and node.func.attr in (names.FLOAT_RESULTS | names.LIKE | names.MATMULS)
-                if node.func.attr == "save_for_backward" or known:
-                    for argument in node.args[:1] if known else node.args:
-                        if isinstance(argument, ast.Name):
-                            found[argument.id] = "tensor"
-    return found
-
-
-def _ends_inplace(name: str) -> bool:
-    return name.endswith("_") and not name.startswith("_") and not name.endswith("__")
-
-
-__all__ = ["AttributeRead", "ClassFacts", "CtxRead", "Definition", "Method", "Parameter", "classes"]

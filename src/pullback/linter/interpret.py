@@ -6,16 +6,15 @@ Branches are followed with their conditions, loops once, and calls of functions 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from .calls import Calls
 from .events import AttributeWrite, Bind, CtxDelete, CtxWrite, Event, Record, Returned, Save, SavedRead, StateWrite, UnboundRead, Use, Write
+from .flow import Scope, implies, merge, pair, symbol, told_by, union, with_item
 from .project import Project
 from .source import Source
 from .values import NONE, OTHER, UNKNOWN, Closure, Guard, Ref, Root, Value, derived, join
-
-Scope = dict[str, Value]
 
 
 @dataclass(slots=True)
@@ -97,12 +96,25 @@ class Interpreter(Calls):
         self.scope = dict(scope)
         if guard:
             self.guards.append(guard)
+            self._narrow(guard)
         alive = self.block(body)
         if guard:
             self.guards.pop()
         result = self.scope, alive, self.saves, self.saved_reads
         self.saves, self.saved_reads = saves, reads
         return result
+
+    def _narrow(self, guard: Guard) -> None:
+        """Use what `isinstance(x, Tensor)`, `x is None` and the like say about a name in their branch."""
+        name, kind, sure = told_by(guard.test)
+        value = self.scope.get(name)
+        if value is None or not (guard.positive or sure) or kind is None:
+            return
+        if kind == "none":
+            if guard.positive:
+                self.scope[name] = NONE
+        else:
+            self.scope[name] = replace(value, kind=kind if guard.positive else "other" if kind == "tensor" else value.kind)
 
     def do_if(self, node: ast.If) -> bool | None:
         guard = self.guard(node.test)
@@ -111,8 +123,11 @@ class Interpreter(Calls):
         scope, alive, saves, reads = self._branch(guard, node.body, before)
         else_scope, else_alive, else_saves, else_reads = self._branch(other, node.orelse, before)
         if alive and else_alive:
-            self.scope = _merge(scope, else_scope, guard, other)
-            self.saves, self.saved_reads = _union(saves, else_saves), _union(reads, else_reads)
+            self.scope = merge(scope, else_scope, guard, other)
+            name, kind, _ = told_by(guard.test)
+            if kind and name in before and scope.get(name, NONE).refs <= before[name].refs and else_scope.get(name, NONE).refs <= before[name].refs:
+                self.scope[name] = before[name]
+            self.saves, self.saved_reads = union(saves, else_saves), union(reads, else_reads)
         elif alive:
             self.scope, self.saves, self.saved_reads = scope, saves, reads
             self.guards.append(guard)
@@ -129,7 +144,7 @@ class Interpreter(Calls):
         self.scope = dict(before)
         self.assign(node.target, element, node)
         alive = self.block(node.body)
-        self.scope = _merge(before, self.scope) if alive else before
+        self.scope = merge(before, self.scope) if alive else before
         self.block(node.orelse)
 
     do_asyncfor = do_for
@@ -139,7 +154,7 @@ class Interpreter(Calls):
         before = self.scope
         self.scope = dict(before)
         alive = self.block(node.body)
-        self.scope = _merge(before, self.scope) if alive else before
+        self.scope = merge(before, self.scope) if alive else before
         self.block(node.orelse)
 
     def do_try(self, node: ast.Try) -> bool | None:
@@ -147,14 +162,14 @@ class Interpreter(Calls):
         alive = self.block(node.body) and self.block(node.orelse)
         ends = [self.scope] if alive else []
         for handler in node.handlers:
-            self.scope = _merge(before, self.scope)
+            self.scope = merge(before, self.scope)
             if handler.name:
                 self.scope[handler.name] = OTHER
             if self.block(handler.body):
                 ends.append(self.scope)
         scope = ends[0] if ends else dict(before)
         for end in ends[1:]:
-            scope = _merge(scope, end)
+            scope = merge(scope, end)
         self.scope = scope
         finished = self.block(node.finalbody)
         return None if ends and finished else False
@@ -190,7 +205,7 @@ class Interpreter(Calls):
                 ends.append(end)
         result = before
         for end in ends:
-            result = _merge(result, end)
+            result = merge(result, end)
         self.scope = result
         return None
 
@@ -287,7 +302,7 @@ class Interpreter(Calls):
             base = self.value(node.target.value)
             index = self.use(node.target.slice, "operand")
             self.touch(base, "operand", node)
-            self.write(base, node, "[…] " + _symbol(node.op), "index", node.target.value)
+            self.write(base, node, "[…] " + symbol(node.op), "index", node.target.value)
             self._taint(node.target.value, right, index)
         elif isinstance(node.target, ast.Attribute):
             base = self.value(node.target.value)
@@ -298,13 +313,13 @@ class Interpreter(Calls):
                 return
             self.emit(AttributeWrite, node, value=base, attribute=node.target.attr, assigned=right)
             if node.target.attr == "data":
-                self.write(base, node, _symbol(node.op), "augmented", node.target.value)
+                self.write(base, node, symbol(node.op), "augmented", node.target.value)
 
     def _augment_name(self, node: ast.AugAssign, target: ast.Name, right: Value) -> None:
         current = self.value(ast.copy_location(ast.Name(target.id, ast.Load()), target))
         if current.is_tensor:
             self.touch(current, "operand", node)
-            self.write(current, node, _symbol(node.op), "augmented", target)
+            self.write(current, node, symbol(node.op), "augmented", target)
             self.scope[target.id] = replace(current, refs=current.refs | derived(right).refs)
         elif current.items is not None and right.items is not None and isinstance(node.op, ast.Add):
             self.scope[target.id] = replace(current, items=current.items + right.items)
@@ -380,7 +395,7 @@ class Interpreter(Calls):
             self.record.ctx_escapes = True
         if base.container in ("list", "dict", "tuple") or (base.named and not base.refs):
             if isinstance(target.value, ast.Name) and base.items is not None:
-                self.scope[target.value.id] = replace(base, items=_with_item(base.items, target.slice, value))
+                self.scope[target.value.id] = replace(base, items=with_item(base.items, target.slice, value))
             return
         self.write(base, node, "[…] =", "index", target.value)
         self._taint(target.value, value, index)
@@ -395,7 +410,7 @@ class Interpreter(Calls):
     def _unpack(self, targets: Sequence[ast.expr], value: Value, node: ast.AST) -> None:
         star = next((i for i, t in enumerate(targets) if isinstance(t, ast.Starred)), None)
         if value.items is not None and (len(value.items) == len(targets) if star is None else len(value.items) >= len(targets) - 1):
-            for target, item in _pair(targets, value.items, star):
+            for target, item in pair(targets, value.items, star):
                 self.assign(target, item, node)
             return
         for position, target in enumerate(targets):
@@ -431,7 +446,7 @@ class Interpreter(Calls):
 
     def read_name(self, node: ast.Name, value: Value) -> Value:
         if value.unbound is not None:
-            if value.unbound.flags and not any(_implies(g, value.unbound) for g in self.guards):
+            if value.unbound.flags and not any(implies(g, value.unbound) for g in self.guards):
                 self.emit(UnboundRead, node, name=node.id, bound_under=value.unbound)
             value = replace(value, unbound=None)
             self.scope[node.id] = value
@@ -448,56 +463,3 @@ class Interpreter(Calls):
                 self.emit(Use, node, value=Value(frozenset({Ref(part.sequence[0], "*")})), how=how)
             elif any(r.root in ("grad", "saved") and r.how != "from" for r in part.refs):
                 self.emit(Use, node, value=part, how=how)
-
-
-def _implies(guard: Guard, needed: Guard) -> bool:
-    if guard.positive == needed.positive and (guard.flags == needed.flags and guard.mode == needed.mode):
-        return True
-    if guard.positive and needed.positive and needed.mode == "one" and guard.mode == "all" and needed.flags <= guard.flags:
-        return True
-    if (
-        guard.positive
-        and needed.positive
-        and needed.mode == "any"
-        and guard.mode in ("one", "all")
-        and (guard.flags <= needed.flags or "*" in needed.flags)
-    ):
-        return True
-    return guard.positive == needed.positive and guard.same_test(needed)
-
-
-def _merge(a: Scope, b: Scope, guard: Guard | None = None, other: Guard | None = None) -> Scope:
-    merged: Scope = {}
-    for name in a.keys() | b.keys():
-        if name in a and name in b:
-            merged[name] = join(a[name], b[name])
-        else:
-            value, side = (a[name], guard) if name in a else (b[name], other)
-            merged[name] = replace(value, unbound=value.unbound or side) if side is not None else value
-    return merged
-
-
-def _union(a: tuple, b: tuple) -> tuple:
-    return a if a == b else (*a, *(x for x in b if x not in a))
-
-
-def _pair(targets: Sequence[ast.expr], items: tuple[Value, ...], star: int | None) -> Iterable[tuple[ast.expr, Value]]:
-    if star is None:
-        yield from zip(targets, items, strict=True)
-        return
-    tail = len(targets) - star - 1
-    yield from zip(targets[:star], items[:star], strict=True)
-    yield targets[star], Value(items=items[star : len(items) - tail], container="list", kind="other")
-    yield from zip(targets[star + 1 :], items[len(items) - tail :], strict=True)
-
-
-def _with_item(items: tuple[Value, ...], index: ast.expr, value: Value) -> tuple[Value, ...]:
-    if isinstance(index, ast.Constant) and isinstance(index.value, int) and -len(items) <= index.value < len(items):
-        position = index.value % len(items)
-        return (*items[:position], value, *items[position + 1 :])
-    return (UNKNOWN,) * len(items)
-
-
-def _symbol(operator: ast.operator) -> str:
-    names = {"Add": "+=", "Sub": "-=", "Mult": "*=", "Div": "/=", "Pow": "**=", "FloorDiv": "//=", "MatMult": "@=", "Mod": "%="}
-    return names.get(type(operator).__name__, "op=")

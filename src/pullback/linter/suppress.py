@@ -107,8 +107,13 @@ def unused(path: str, subject: str, comments: list[Suppression], ran: frozenset[
         if idle:
             found.append(_unused(path, subject, comment, f"suppresses nothing: no {', '.join(idle)} here"))
         if comment.unknown and not comment.foreign:
-            found.append(_unused(path, subject, comment, f"names no code: {', '.join(comment.unknown)}"))
+            found.append(_unknown(path, subject, comment))
     return found
+
+
+def _unknown(path: str, subject: str, comment: Suppression) -> Finding:
+    message = f"`# pullback: ignore` names no code: {', '.join(comment.unknown)}"
+    return Finding("PB005", name_of("PB005"), "error", "fail", subject, message, Location(path, comment.line), fix="correct the code in the comment")
 
 
 def _unused(path: str, subject: str, comment: Suppression, what: str) -> Finding:
