@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -17,7 +18,9 @@ from .special import peaked
 from .truth import eager, other
 from .value import SIGNED
 
-ROWS = 2048
+ROWS = (32, 256, 2048)
+GROWTH = 64
+AFFORDABLE = 0.5
 SAME = 1e-3
 """Where the op in float64 is farther from the truth, the difference is not one of digits: another choice at a kink or a tie."""
 Draw = Callable[[Tensor], Tensor]
@@ -43,8 +46,13 @@ class Loss:
 
     @property
     def ratio(self) -> float:
-        """How many times the measuring stick the error is; one rounding of the result is always granted."""
-        return self.error / max(self.eager, tolerance.eps(self.dtype) / 2)
+        """How many times the measuring stick the error is."""
+        return self.error / self.stick
+
+    @property
+    def stick(self) -> float:
+        """The error of autograd of the forward, but at least one rounding of the result; in float32 at least 32: a plain loop over rows."""
+        return max(self.eager, tolerance.eps(self.dtype) * (16 if self.dtype == torch.float32 else 0.5))
 
 
 def places(probe: Probe) -> Iterator[tuple[str, Evaluator]]:
@@ -53,12 +61,32 @@ def places(probe: Probe) -> Iterator[tuple[str, Evaluator]]:
     dominated = peaked(probe.exact)
     if dominated is not None:
         yield "where the entries that the index points at dominate", dominated
+    large = _many_rows(probe)
+    if large is not None:
+        yield large
+
+
+def _many_rows(probe: Probe) -> tuple[str, Evaluator] | None:
+    """Return the call with as many rows as run fast enough, assuming that time grows with their square (interpreted loops do that)."""
     batch = next((s for s in symbols(probe.exact) if s.batch), None)
-    if batch is not None and batch.size < ROWS:
-        large = Resizer(probe.exact).resized(batch, ROWS)
-        if large is not None:
-            large.hold_everything = probe.exact.hold_everything
-            yield f"with {batch.said} = {ROWS}", large
+    best = None
+    if batch is None:
+        return None
+    for rows in ROWS:
+        place = Resizer(probe.exact).resized(batch, rows) if rows > batch.size else None
+        if place is None:
+            continue
+        place.hold_everything = probe.exact.hold_everything
+        start = time.perf_counter()
+        try:
+            outcome = place.forward()
+            place.vjp(outcome, [torch.ones_like(y) for y in outcome.live])
+        except UserCodeError:
+            break
+        best = (f"with {batch.said} = {rows}", place)
+        if (time.perf_counter() - start) * GROWTH > AFFORDABLE:
+            break
+    return best
 
 
 def losses(probe: Probe, place: Evaluator, dtype: torch.dtype, draw: Draw) -> list[Loss]:
