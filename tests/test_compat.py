@@ -74,3 +74,11 @@ def test_the_base_of_a_view():
     x = torch.zeros(3).clone()
     assert _compat.base_of(x[1:]) is x
     assert _compat.base_of(x) is None
+
+
+def test_a_compiled_function_leads_to_its_source():
+    def double(x):
+        return 2 * x
+
+    assert _compat.compiled_from(torch.compile(double, backend="eager")) is double
+    assert _compat.compiled_from(double) is None

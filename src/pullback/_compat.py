@@ -53,7 +53,8 @@ def call_under_transforms(function: Any, *args: Any) -> Any:
     """
     from torch._functorch.autograd_function import custom_function_call
 
-    return custom_function_call(function, *args)
+    call: Any = custom_function_call
+    return call(function, *args)
 
 
 def unwrap_dead(values: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -175,3 +176,11 @@ def import_compiler() -> None:
 
     with contextlib.suppress(ImportError):
         importlib.import_module("torch._dynamo")
+
+
+def compiled_from(function: Any) -> Any:
+    """The function that torch.compile wrapped, None for any other.
+
+    Fallback: None, so that the source of a compiled helper is not read. Retire when torch.compile sets `__wrapped__` on all that it returns.
+    """
+    return getattr(function, "_torchdynamo_orig_callable", None)

@@ -51,6 +51,10 @@ def even_only():
     raise ValueError("features must be divisible by 2")
 
 
+def half_only():
+    raise AssertionError("rotary size must be half of the head size")
+
+
 def gradient_for_a_number():
     Grads.apply(torch.ones(3, requires_grad=True), 2.0).sum().backward()
 
@@ -70,6 +74,7 @@ PROVOKED = {
     "number of elements": lambda: F.conv2d(torch.ones(1, 2, 3, 3), torch.ones(4, 2, 2, 2), torch.ones(3)),
     "shape does not fit": lambda: torch.cat([x, torch.ones(3, 5)], 0),
     "not divisible": even_only,
+    "half or double": half_only,
     "dimension out of range": lambda: x.sum(2),
     "too many indices": lambda: x[0, 0, 0],
     "wrong rank": lambda: torch.bmm(x, x),

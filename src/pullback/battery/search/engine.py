@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import heapq
+import math
 import re
 import time
 from collections import Counter
@@ -21,7 +22,7 @@ from .specs import Spec, State
 
 CHANGE_PENALTY = 0.1
 DISTANCE_PENALTY = 0.3
-REPEAT_PENALTY = 0.03
+REPEAT_PENALTY = 0.06
 POSITION_PENALTY = 0.008
 DEPTH_BONUS = 0.2
 MORE_AFTER_FOUND = 60
@@ -46,13 +47,13 @@ class Budget:
 
     Args:
         evaluations: Most runs of the Function.
-        seconds: Most seconds; only a safety, so that a slow machine does not choose other inputs.
+        seconds: Most seconds of processor time; only a safety, so that a busy machine does not choose other inputs.
     """
 
     evaluations: int
     seconds: float
     used: int = 0
-    started: float = field(default_factory=time.perf_counter)
+    started: float = field(default_factory=time.thread_time)
     apart: float = 0.0
 
     def spend(self) -> None:
@@ -67,7 +68,7 @@ class Budget:
 
     def elapsed(self) -> float:
         """Return the seconds since the start without those set apart."""
-        return time.perf_counter() - self.started - self.apart
+        return time.thread_time() - self.started - self.apart
 
 
 @dataclass(slots=True)
@@ -120,10 +121,10 @@ class Search:
     def evaluate(self, state: State, seed: int | None = None) -> Attempt:
         """Run one state and count it."""
         self.budget.spend()
-        started = time.perf_counter()
+        started = time.thread_time()
         attempt = run(self.evidence.source.function, state, self.evidence.slots, self.seed if seed is None else seed)
         if self.budget.used <= ONE_OFFS:
-            self.budget.apart += max(0.0, time.perf_counter() - started - ONE_OFF_SECONDS)
+            self.budget.apart += max(0.0, time.thread_time() - started - ONE_OFF_SECONDS)
         return attempt
 
     def search(self, start: State | None = None, most: int | None = None) -> None:
@@ -171,9 +172,9 @@ class Search:
         self._follow(attempt, progress, blamed(attempt, self.evidence))
 
     def _make_group(self, attempt: Attempt) -> bool:
-        started = time.perf_counter()
+        started = time.thread_time()
         made = ensure_group()
-        self.budget.apart += time.perf_counter() - started
+        self.budget.apart += time.thread_time() - started
         if made:
             self.known.discard(attempt.state)
             self._push(attempt.state, 3.0, None)
@@ -194,8 +195,8 @@ class Search:
             self._push(state, progress - self._cost(state) - POSITION_PENALTY * i, key)
         if len(some) == CHUNK:
             self.number += 1
-            cost = self._cost(some[-1]) + POSITION_PENALTY * (position + CHUNK) - progress
             seen = self.failures[key] if key else 0
+            cost = self._cost(some[-1]) + POSITION_PENALTY * (position + CHUNK) + _repeated(seen) - progress
             heapq.heappush(self.heap, _Entry(cost, self.number, some[-1], key, seen, states, progress, position + CHUNK))
 
     def _cost(self, state: State) -> float:
@@ -233,7 +234,7 @@ class Search:
         entry = heapq.heappop(self.heap)
         if entry.key is not None and self.failures[entry.key] > entry.seen + 3:
             more = self.failures[entry.key]
-            entry.cost += REPEAT_PENALTY * (more - entry.seen)
+            entry.cost += _repeated(more) - _repeated(entry.seen)
             entry.seen = more
             heapq.heappush(self.heap, entry)
             return None
@@ -247,7 +248,8 @@ class Search:
             return
         self.known.add(state)
         self.number += 1
-        heapq.heappush(self.heap, _Entry(-priority, self.number, state, key, self.failures[key] if key else 0))
+        seen = self.failures[key] if key else 0
+        heapq.heappush(self.heap, _Entry(_repeated(seen) - priority, self.number, state, key, seen))
 
 
 def _essence(spec: Spec) -> Spec:
@@ -255,3 +257,8 @@ def _essence(spec: Spec) -> Spec:
     if not spec.is_tensor:
         return spec
     return spec.with_(leaf=True, grad=True, dtype="float64")
+
+
+def _repeated(times: int) -> float:
+    """The penalty for a failure seen so often: it saturates, or a long way of small steps through one kind of error would never be gone."""
+    return REPEAT_PENALTY * math.log2(1 + times)

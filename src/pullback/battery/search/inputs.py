@@ -43,7 +43,7 @@ class SearchResult:
         flags: What is degenerate about the first sample, ``"process-group"`` where a group of one was set up, ``"non-leaf"`` where inputs must be
             copies, ``"proved"`` where the error of backward cannot be due to the inputs.
         evaluations: How often the Function ran.
-        seconds: How long it took.
+        seconds: Processor time it took.
     """
 
     status: Literal["found", "skipped", "unsure"]
@@ -77,7 +77,7 @@ def find_inputs(
     Args:
         function: An autograd.Function subclass.
         seed: Of all draws; the same seed gives the same samples.
-        seconds: Most seconds.
+        seconds: Most seconds of processor time of this thread; whoever runs it in a worker also stops it by the clock.
         evaluations: Most runs of the Function until the first sample; the further samples take at most a few dozen more.
         use_messages: Whether the wording of errors is read.
 

@@ -193,6 +193,19 @@ def _not_divisible(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
             yield from ({name: Spec("int", value=v)} for v in (2, 4, 3, 1))
 
 
+@message("half or double", r"\bhalf\b|\btwice\b|\bdouble the\b")
+def _half(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    for size in (4, 3, 6, 8):
+        yield from swap_together(moment, size, size // 2)
+    for name in moment.tensors():
+        spec = moment.spec(name)
+        shape = first_shape(spec) or ()
+        for i in reversed(range(len(shape))):
+            for size in (shape[i] // 2, shape[i] * 2):
+                if 0 < size <= 16:
+                    yield {name: reshaped(spec, (*shape[:i], size, *shape[i + 1 :]))}
+
+
 @message(
     "dimension out of range",
     r"dimension out of range \(expected to be in range of \[(-?\d+), (-?\d+)\], but got (-?\d+)\)|"

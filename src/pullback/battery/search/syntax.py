@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
+from ..._compat import compiled_from
 from .specs import Slot
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
@@ -94,7 +95,7 @@ def _slots(function: type, parameters: list[inspect.Parameter]) -> Iterator[Slot
 def plain(method: Any) -> Any:
     """Return the Python function behind a bound, wrapped or compiled method."""
     for _ in range(8):
-        inner = getattr(method, "__wrapped__", None) or getattr(method, "__func__", None) or getattr(method, "_torchdynamo_orig_callable", None)
+        inner = getattr(method, "__wrapped__", None) or getattr(method, "__func__", None) or compiled_from(method)
         if inner is None:
             break
         method = inner
