@@ -11,6 +11,7 @@ from .evaluate import UserCodeError
 _MEMORY = re.compile(
     r"not enough memory|out of memory|can't allocate|cannot allocate|invalid buffer size|Storage size calculation overflowed", re.IGNORECASE
 )
+_TORCH = re.compile(r"Function \w+Backward\d+ returned an invalid gradient")
 _DELIBERATE = re.compile(r"\s*(raise|assert)\b")
 
 
@@ -26,3 +27,8 @@ def refuses(error: UserCodeError) -> bool:
     if not frames or "/torch/" in frames[-1].filename:
         return False
     return bool(_DELIBERATE.match(linecache.getline(frames[-1].filename, frames[-1].lineno or 0)))
+
+
+def blames_torch(error: UserCodeError) -> bool:
+    """Return whether the engine rejected what one of torch's own operators returned, inside the checked backward."""
+    return bool(_TORCH.match(str(error.error)))

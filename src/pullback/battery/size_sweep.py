@@ -138,9 +138,16 @@ class Sweep:
         if evaluator is None:
             return None
         verdict, error, value, count = self._judge(evaluator)
+        if verdict == "wrong" and not self._again(resizer, symbol, size):
+            verdict = "unknown"
         self._costs[symbol].append((size, time.perf_counter() - start, count))
         self.tried += 1
         return Trial(symbol, size, verdict, error, value)
+
+    def _again(self, resizer: Resizer, symbol: Symbol, size: int) -> bool:
+        """Whether other contents of the same size are judged wrong as well: a point where no quotient can be trusted is not met three times."""
+        others = [resizer.resized(symbol, size) for _ in range(2)]
+        return all(e is not None and self._judge(e)[0] == "wrong" for e in others)
 
     def _judge(self, evaluator: Evaluator) -> tuple[Verdict, UserCodeError | None, InputVerdict | None, int]:
         try:

@@ -11,7 +11,7 @@ from ...report.finding import Evidence, Finding
 from ..base import Check, Skipped
 from ..evaluate import UserCodeError
 from ..probe import Probe, gradient_name
-from ..refusals import refuses
+from ..refusals import blames_torch, refuses
 from ..sizes import Resizer, Symbol, symbols
 
 
@@ -69,6 +69,7 @@ class EmptyInput(Check):
         return self.finding(
             probe,
             f"{probe.backward_name} raises for an empty batch, which forward takes",
+            severity="note" if blames_torch(error) else "error",
             evidence=[Evidence(f"{symbol.said} = 0", error.short, "a gradient of zeros")],
             cause="a size is worked out from the others with -1, or something is divided by or taken from an empty axis",
             fix="Write sizes out instead of -1, and let sums start from zeros.",

@@ -8,6 +8,7 @@ from ...report.finding import Evidence, Finding, Severity
 from .. import tolerance
 from ..base import Check, Skipped
 from ..probe import Probe, gradient_name
+from ..refusals import blames_torch
 from ..size_sweep import Sweep, Trial
 
 BUDGET = 0.5
@@ -76,7 +77,7 @@ class WrongForSomeSizes(Check):
 
     def _crash(self, probe: Probe, trial: Trial) -> Finding:
         assert trial.error is not None
-        certain = trial.symbol.batch and trial.symbol.joint
+        certain = trial.symbol.batch and trial.symbol.joint and not blames_torch(trial.error)
         severity: Severity = "note" if not certain else "warning" if probe.case.origin == "searched" else "error"
         return self.finding(
             probe,
