@@ -1,7 +1,7 @@
 """Per-call overhead of `pb.op` against the best hand-written forms of the same op, on tiny tensors.
 
-All entries of a table run alternately in one process, the order reversed every round, garbage collection off; a ratio is the median over rounds of that
-round's ratio. Run it by hand: ``python benchmarks/op_overhead.py [--rounds 60]``. It exits with 1 where a ratio is over its limit.
+All entries of a table run alternately in one process, the order reversed every round, garbage collection off; a ratio is the median over rounds of
+that round's ratio. Run it by hand: ``python benchmarks/op_overhead.py [--rounds 60]``. It exits with 1 where a ratio is over its limit.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Never a silent wrong number: every transform, eager and compiled, over every op, is equal to plain torch or raises a clear error.
 
-What is equal is committed in tests/golden/op_matrix.txt; PULLBACK_REGENERATE=1 with ``-m ""`` writes it anew. Letters: ``=`` equal, ``e`` an error of the op that
-names it, ``t`` torch refuses plain torch code there too.
+What is equal is committed in tests/golden/op_matrix.txt; PULLBACK_REGENERATE=1 with ``-m ""`` writes it anew. Letters: ``=`` equal, ``e`` an error of
+the op that names it, ``t`` torch refuses plain torch code there too.
 """
 
 import os

@@ -62,7 +62,7 @@ class Thing:
         return self.factor * x
 
     @double.vjp("x")
-    def _(dy, self):
+    def _(dy, self):  # noqa: N805  the cotangent comes first
         return self.factor * dy
 
 

@@ -28,11 +28,11 @@ def vjp_of(definition: Definition, function: Callable[..., Any]) -> Callable[...
     at = [definition.names.index(param.name) for param in definition.differentiable]
 
     def rule(dy: Any, *args: Any, **flags: Any) -> Any:
-        (wanted,) = flags.values()
+        wanted = next(iter(flags.values()))
         live = [i for i, flag in zip(at, wanted, strict=True) if flag and _differentiable(args[i])]
         grads = dict(zip(live, _vjp(function, args, live, dy), strict=True)) if live else {}
         found = tuple([grads.get(i) for i in at])
-        return found if len(found) > 1 else found[0]
+        return found if len(found) != 1 else next(iter(found))
 
     return rule
 
@@ -58,7 +58,7 @@ def _vjp(function: Callable[..., Any], args: tuple[Any, ...], live: list[int], d
     given = [value for value in given if value is None or _differentiable(value)]
     values = [args[i] for i in live]
     if _transforms():
-        outs, pull = torch.func.vjp(of_live, *values)
+        outs, pull = torch.func.vjp(of_live, *values)[:2]
         return pull(tuple([torch.zeros_like(out) if value is None else value.to(out.dtype) for out, value in zip(outs, given, strict=True)]))
     return _plain_vjp(of_live, values, given)
 

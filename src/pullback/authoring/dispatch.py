@@ -138,7 +138,7 @@ class Built:
     def namespace(self) -> dict[str, Any]:
         """What the generated code calls by name."""
         definition = self.definition
-        shared = {name: getattr(runtime, name) for name in _RUNTIME_NAMES}
+        shared = {name: getattr(runtime, name) for name in _SHARED.split()}
         rules = {f"vjp_{i}": callable_rule(definition, rule) for i, rule in enumerate(self.writer.rules)}
         own = {
             "Function": torch.autograd.Function,
@@ -224,10 +224,10 @@ def _specialise(built: Built, key: tuple[Any, ...]) -> str:
     return name
 
 
-_RUNTIME_NAMES = (
-    "PLAIN Tensor add alive any_wanted begin copy_back cotangents filled flat_outputs from_graph metas_of out_of outputs_of parts_of random_state "
-    "random_state_of rebuild".split()
-)
+_SHARED = """
+    PLAIN Tensor add alive any_wanted begin copy_back cotangents filled flat_outputs from_graph metas_of out_of outputs_of parts_of random_state
+    random_state_of rebuild
+"""
 
 
 def _plain(name: str) -> str:
@@ -301,19 +301,16 @@ def refusal_of_order(definition: Definition) -> Callable[[str], None]:
 
 def unkeeper(definition: Definition) -> Callable[[Any], tuple[Any, ...]]:
     """Takes a body's output and its kept values apart."""
-    names = definition.kept
+    names, where = definition.kept, f"{definition.name} ({definition.place})"
 
     def unkeep(value: Any) -> tuple[Any, ...]:
         if not isinstance(value, Kept):
-            raise OpError(
-                f"{definition.name} ({definition.place}) must return pb.keep(out, {', '.join(f'{n}=...' for n in names)}) on every path; got a bare output."
-            )
+            wanted = ", ".join(f"{name}=..." for name in names)
+            raise OpError(f"{where} must return pb.keep(out, {wanted}) on every path; got a bare output.")
         values = value.values
         for name in names:
             if name not in values:
-                raise OpError(
-                    f"{definition.name} ({definition.place}) did not keep {name!r} this time; it kept {listed(values)}. Keep the same names on every path."
-                )
+                raise OpError(f"{where} did not keep {name!r} this time; it kept {listed(values)}. Keep the same names on every path.")
             if structure.holds_tensor(values[name]):
                 raise OpError(
                     f"{definition.name} ({definition.place}): the kept value {name!r} is a container; keep each tensor by a name of its own."
@@ -329,7 +326,7 @@ def returner(definition: Definition) -> Callable[..., Any]:
     def must_return(name: str, value: Any, y: Any, many: Any) -> tuple[Any, Any]:
         if y is value:
             return value, many
-        if many is not None and any([leaf is value for leaf in many[0]]):
+        if many is not None and any(leaf is value for leaf in many[0]):
             return y, (tuple([value if leaf is value else leaf for leaf in many[0]]), *many[1:])
         raise OpError(f"{definition.name} ({definition.place}) changes {_plain(name)!r} in place, so it must return it; it returned something else.")
 
@@ -344,9 +341,8 @@ def several_of(definition: Definition, rules: tuple[Rule, ...]) -> Callable[[Any
         if isinstance(value, (tuple, list)) and len(value) == len(rule.targets):
             return value
         got = f"{len(value)} values" if isinstance(value, (tuple, list)) else f"one {type(value).__name__}"
-        raise OpError(
-            f"{definition.name}.vjp[{rule.title}] ({place_of(rule.function)}) must return {len(rule.targets)} gradients, for {listed(rule.targets)}; got {got}."
-        )
+        where = f"{definition.name}.vjp[{rule.title}] ({place_of(rule.function)})"
+        raise OpError(f"{where} must return {len(rule.targets)} gradients, for {listed(rule.targets)}; got {got}.")
 
     return several
 
@@ -359,9 +355,8 @@ def shape_checker(definition: Definition, rules: tuple[Rule, ...]) -> Callable[[
             if grad is None:
                 continue
             if not isinstance(grad, Tensor):
-                raise OpError(
-                    f"{_rule_place(definition, rules, i)} returned a {type(grad).__name__} for {definition.names[i]!r}; a gradient is a tensor or None."
-                )
+                where = _rule_place(definition, rules, i)
+                raise OpError(f"{where} returned a {type(grad).__name__} for {definition.names[i]!r}; a gradient is a tensor or None.")
             if shapes[i] is not None and not _reducible(grad.shape, shapes[i]):
                 raise OpError(
                     f"{_rule_place(definition, rules, i)} returned a gradient of shape {list(grad.shape)} for {definition.names[i]!r}, "
@@ -383,7 +378,7 @@ def _reducible(got: Any, wanted: Any) -> bool:
         return True
     if len(got) < len(wanted):
         return False
-    return all([w in (1, g) for g, w in zip(got[len(got) - len(wanted) :], wanted, strict=True)])
+    return all(w in (1, g) for g, w in zip(got[len(got) - len(wanted) :], wanted, strict=True))
 
 
 def graph_form(transform: Any, c_apply: Any) -> tuple[Callable[..., Any], Callable[[], Any]]:
@@ -421,7 +416,8 @@ def function_class(definition: Definition, module: types.ModuleType, built: Call
     def jvp(ctx: Any, *tangents: Any) -> Any:
         return built().transform.jvp(ctx, *tangents)
 
-    methods = {function.__name__: staticmethod(function) for function in (forward, setup_context, backward, jvp)}
+    functions: tuple[Any, ...] = (forward, setup_context, backward, jvp)
+    methods = {function.__name__: staticmethod(function) for function in functions}
     body = {**methods, "generate_vmap_rule": True, "__module__": module.__name__, "__doc__": definition.body.__doc__}
     return type(definition.name, (torch.autograd.Function,), body)
 

@@ -46,7 +46,7 @@ def listed(names: Iterable[str]) -> str:
     return ", ".join(repr(name) for name in names) or "none"
 
 
-def refuse_gradient(op: str, argument: str, place: str) -> NoReturn:
+def refuse_gradient(op: str, argument: str, place: Place) -> NoReturn:
     """Raise for an argument that requires grad and has no rule."""
     raise OpError(
         f"{op}: the argument {argument!r} requires grad, but {op} ({place}) has no rule for it. "

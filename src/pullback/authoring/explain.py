@@ -35,7 +35,7 @@ def _of_argument(definition: Definition, name: str, static: bool) -> str:
 
 
 def _describe(definition: Definition, rule: Rule, name: str) -> str:
-    keeps = [residual for residual in rule.needed_by(name)]
+    keeps = list(rule.needed_by(name))
     parts = [f"vjp at {rule.place}"]
     if rule.of:
         parts.append(f"from the cotangent of {rule.of}")

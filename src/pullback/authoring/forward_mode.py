@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -181,7 +181,7 @@ def _transposed(
         return tuple(found)
 
     ones = [torch.ones(metas[i][0], dtype=metas[i][1], device=metas[i][2]) for i in live]
-    grads, transpose = torch.func.vjp(backward, *ones)
+    grads, transpose = torch.func.vjp(backward, *ones)[:2]
     moved = tuple([_fit(tangents[i], grad) for i, grad in zip(used, grads, strict=True)])
     if not moved:
         return {i: zeros_of(metas[i]) for i in live}
@@ -204,8 +204,9 @@ def _refuse_detached(definition: Definition, name: str, grad: Tensor) -> None:
         zero = False
     if not zero:
         raise OpError(
-            f"{definition.name} ({definition.place}): the rule for {name!r} returned a gradient that is cut off from its cotangent "
-            f"(detach, no_grad, numpy or a kernel), so no jvp can be derived from it. Write the rule with torch operations, or give @{definition.name}.jvp."
+            f"{definition.name} ({definition.place}): the rule for {name!r} returned a gradient that is cut off from its "
+            "cotangent (detach, no_grad, numpy or a kernel), so no jvp can be derived from it. Write the rule with torch operations, "
+            f"or give @{definition.name}.jvp."
         )
 
 
@@ -228,8 +229,7 @@ class Unusable(torch.Tensor):
 
     message: str
 
-    @staticmethod
-    def __new__(cls, meta: Any, message: str) -> Unusable:
+    def __new__(cls, meta: Any, message: str) -> Self:
         new = torch.Tensor._make_wrapper_subclass(cls, meta[0], dtype=meta[1], device=meta[2])  # type: ignore[attr-defined]
         new.message = message
         return new
@@ -254,6 +254,7 @@ def unusable(definition: Definition, name: str, meta: Any) -> Unusable:
 def second_order_message(definition: Definition, name: str) -> str:
     """Why a derivative through the kept value `name` cannot be given."""
     return (
-        f"{definition.name} ({definition.place}): a second derivative needs the derivative of the kept value {name!r}, and there is no rule for it. "
-        f'Write rules from its cotangent, @{definition.name}.vjp("{definition.differentiable[0].name}", of="{name}"), or compute {name!r} again in the rules.'
+        f"{definition.name} ({definition.place}): a second derivative needs the derivative of the kept value {name!r}, and there is no rule "
+        f'for it. Write rules from its cotangent, @{definition.name}.vjp("{definition.differentiable[0].name}", of="{name}"), '
+        f"or compute {name!r} again in the rules."
     )

@@ -416,7 +416,7 @@ class Writer:
             lines.append(f"{definition.out} = {single}rebuild(ctx, outs)")
         lines += [f"{self.grad(target)} = None" for target in definition.names if target in self.targets and not self.simple(target)]
         for i, rule in enumerate(self.rules):
-            lines += self.rule_lines(i, rule, only, loose)
+            lines += self.rule_lines(i, rule, only, loose, always=self.materialize and not forward_mode)
         lines.append(f"return {', '.join(self.grad(name) if name in self.targets else 'None' for name in definition.names) or 'None'}")
         if definition.automatic != "recompute":
             return lines
@@ -446,19 +446,19 @@ class Writer:
         rules = [rule for rule in self.rules if target in rule.targets]
         return len(rules) == 1 and rules[0].targets == (target,) and self.contributions(target) == 1
 
-    def rule_lines(self, i: int, rule: Rule, only: str | None, loose: bool) -> list[str]:
+    def rule_lines(self, i: int, rule: Rule, only: str | None, loose: bool, *, always: bool) -> list[str]:
+        """One rule's turn; `always` where the output's cotangent is sure to be there, because torch fills it in."""
         cotangent = "dy" if rule.of is None else self.grad(rule.of)
         found = {target: self.condition(sorted(self.want(target)), only) for target in rule.targets}
         conditions = {target: f"({text})" if " or " in text else text for target, text in found.items()}
         given = cotangent
-        if not self.materialize and rule.of is None and rule.undefined == "zeros":
+        if not always and rule.of is None and rule.undefined == "zeros":
             given = "filled(ctx, dy)"
         residuals = "".join(f", {name}" for name in rule.residuals)
         if rule.wanted:
             residuals += f", {rule.wanted}=({', '.join(conditions.values())},)"
         call = f"vjp_{i}({given}{residuals})"
-        # With materialize_grads the output's cotangent is always there.
-        present = "True" if self.materialize and rule.of is None else f"{cotangent} is not None"
+        present = "True" if always and rule.of is None else f"{cotangent} is not None"
         if len(rule.targets) == 1:
             target = rule.targets[0]
             guards = " and ".join(text for text in (conditions[target], present) if text != "True")

@@ -19,8 +19,8 @@ class Kept(NamedTuple):
 def keep(out: T, /, **values: Any) -> T:
     """Return `out` from an op's body, with inner values that rules may name.
 
-    A value is kept for backward only if a rule that is wanted names it. A floating value gets an output of its own in the autograd graph, so that second
-    derivatives through it are right where rules with ``of=`` say how, and raise where none does. Called by itself, an op's body returns the pair.
+    A value is kept for backward only if a rule that is wanted names it. A floating value gets an output of its own in the autograd graph, so that
+    second derivatives through it are right where rules with ``of=`` say how, and raise where none does. Called by itself, a body returns the pair.
 
     Args:
         out: The op's output.

@@ -40,8 +40,8 @@ class Once(torch.autograd.Function):
 def once_only(definition: Definition, rule: Rule, function: Callable[..., Any]) -> Callable[..., Any]:
     """`function` without a graph of its own, its results guarded against a second derivative."""
     message = (
-        f"{definition.name}.vjp[{rule.title}] ({rule.place}) is declared once=True: it cannot be differentiated again, and a derivative of its gradient "
-        "was asked for."
+        f"{definition.name}.vjp[{rule.title}] ({rule.place}) is declared once=True: it cannot be differentiated again, "
+        "and a derivative of its gradient was asked for."
     )
     transforms, c_apply = _compat.transforms_active(), _compat.c_apply(Once)
 

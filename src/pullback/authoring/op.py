@@ -54,13 +54,14 @@ if TYPE_CHECKING:
         __name__: str
         __qualname__: str
         __pullback__: Mapping[str, Any]
-        kernel: Callable[[str], Callable[[F], F]]
 
         def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
         @overload
         def __get__(self, instance: None, owner: Any) -> Op[P, R]: ...
         @overload
         def __get__(self, instance: object, owner: Any = None) -> Callable[..., R]: ...
+        def __get__(self, instance: Any, owner: Any = None) -> Any: ...
+        def kernel(self, device: str) -> Callable[[F], F]: ...
         def vjp(
             self,
             *targets: str,
@@ -117,8 +118,8 @@ def op(
 ) -> Any:
     """Return a differentiable op: a plain function with `function`'s own signature whose gradients come from rules.
 
-    Rules are added with ``@op.vjp("x")`` until the first call. A rule's first parameter is the cotangent; the others say by name what is kept for backward: the
-    op's arguments, values of ``pb.keep``, and ``out``. Without a rule the body is differentiated by autograd, from its arguments alone.
+    Rules are added with ``@op.vjp("x")`` until the first call. A rule's first parameter is the cotangent; the others say by name what is kept for
+    backward: the op's arguments, values of ``pb.keep``, and ``out``. Without a rule the body is differentiated by autograd, from its arguments alone.
 
     Args:
         function: The forward, as torch code (or anything at all, with `opaque`).
@@ -279,8 +280,8 @@ class Declared:
     def _open(self, what: str, function: Callable[..., Any]) -> None:
         if self.built is not None or self.module.__dict__["final_op"] is not None:
             raise OpError(
-                f"{self.definition.name}.{what} ({place_of(function)}): {self.definition.name} ({self.definition.place}) has been called already, and its rules "
-                "are fixed from the first call on. Move the rule before it."
+                f"{self.definition.name}.{what} ({place_of(function)}): {self.definition.name} ({self.definition.place}) has been called already, "
+                "and its rules are fixed from the first call on. Move the rule before it."
             )
 
     def vjp(self, *targets: str, of: str | None = None, **options: Any) -> RuleDecorator:
@@ -305,8 +306,8 @@ class Declared:
                 made = make_rule(_without(self.definition, rule), targets, function, of=of)
                 if made.residuals != rule.residuals:
                     raise OpError(
-                        f"{self.definition.name}.vjp[{rule.title}].kernel({device!r}) ({place_of(function)}) must take what the rule takes, {list(rule.residuals)}; "
-                        f"got {list(made.residuals)}."
+                        f"{self.definition.name}.vjp[{rule.title}].kernel({device!r}) ({place_of(function)}) must take what the rule "
+                        f"takes, {list(rule.residuals)}; got {list(made.residuals)}."
                     )
                 if device in rule.kernels:
                     raise OpError(

@@ -48,13 +48,13 @@ class Opaque:
         for kind, text in _SCHEMA_TYPES:
             if isinstance(arg, kind):
                 return text
-        if isinstance(arg, (tuple, list)) and all([isinstance(item, int) for item in arg]):
+        if isinstance(arg, (tuple, list)) and all(isinstance(item, int) for item in arg):
             return "SymInt[]"
-        if isinstance(arg, (tuple, list)) and all([isinstance(item, float) for item in arg]):
+        if isinstance(arg, (tuple, list)) and all(isinstance(item, float) for item in arg):
             return "float[]"
         raise OpError(
-            f"{self.definition.name} ({self.definition.place}) is opaque, and its argument {name!r} is a {type(arg).__name__}: an opaque op takes tensors, "
-            "containers of tensors, None, numbers, strings, dtypes, devices and lists of ints or floats."
+            f"{self.definition.name} ({self.definition.place}) is opaque, and its argument {name!r} is a {type(arg).__name__}: an opaque op "
+            "takes tensors, containers of tensors, None, numbers, strings, dtypes, devices and lists of ints or floats."
         )
 
     def define(self, kinds: tuple[str, ...], spec: Any, count: int) -> Callable[..., Any]:
@@ -94,15 +94,19 @@ class Opaque:
 
     def _fake(self, *args: Any) -> Any:
         if self.definition.fake is None:
+            name, arguments = self.definition.name, ", ".join(self.definition.names)
             raise OpError(
-                f"{self.definition.name} ({self.definition.place}) is opaque and has no fake: compilers and meta tensors need to know what it returns without "
-                f"running it. Write\n\n    @{self.definition.name}.fake\n    def _({', '.join(self.definition.names)}):\n        return torch.empty_like(...)"
+                f"{name} ({self.definition.place}) is opaque and has no fake: compilers and meta tensors need to know what it returns "
+                f"without running it. Write\n\n    @{name}.fake\n    def _({arguments}):\n        return torch.empty_like(...)"
             )
         return self.definition.fake(*args)
 
     def learn(self, args: tuple[Any, ...]) -> tuple[Any, int, tuple[str, ...], tuple[tuple[int, int], ...]]:
-        """What the body returns for such arguments, from the fake, or without one from a run: structure, count, kept names, and which outputs are arguments
-        changed in place."""
+        """What the body returns for such arguments, from the fake, or without one from a run.
+
+        Returns:
+            Structure, number of tensors, kept names, and which outputs are arguments changed in place.
+        """
         if self.definition.fake is None and torch.compiler.is_compiling():
             self._fake()
         leaves: list[Any] = []
@@ -126,7 +130,7 @@ def flatten_kept(value: Any, leaves: list[Any]) -> tuple[Any, tuple[str, ...]]:
 
 def _own(leaf: Any, args: tuple[Any, ...]) -> Any:
     """A result that is no argument: torch.library ops must not return one."""
-    if any([leaf is arg for arg in args]):
+    if any(leaf is arg for arg in args):
         return leaf.clone()
     return leaf
 

@@ -17,8 +17,8 @@ CALLS = 8
 class Probation:
     """Stands in for the eager Function during an op's first calls, and looks for what would cost too much to look for at every call.
 
-    A forward that changes an argument it does not list, and a gradient of a wrong shape, are told with the op's own names. Afterwards torch still refuses a
-    gradient of a wrong shape, naming the op and the argument's position.
+    A forward that changes an argument it does not list, and a gradient of a wrong shape, are told with the op's own names. Afterwards torch still
+    refuses a gradient of a wrong shape, naming the op and the argument's position.
     """
 
     def __init__(self, definition: Definition, eager: Any, names: dict[str, Any]) -> None:

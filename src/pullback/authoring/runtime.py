@@ -64,7 +64,7 @@ def tuple_of(size: int) -> Outputs:
 
 def _plain_tuple(y: Any, leaves: list[Any]) -> bool:
     """Whether a Function may return `y` as it is, and it comes out the same."""
-    return type(y) is tuple and len(y) > 1 and len(leaves) == len(y) and all([isinstance(leaf, Tensor) for leaf in leaves])
+    return type(y) is tuple and len(y) > 1 and len(leaves) == len(y) and all(isinstance(leaf, Tensor) for leaf in leaves)
 
 
 def flat_outputs(y: Any, hidden: Any, mutated: tuple[Any, ...]) -> Any:
@@ -147,7 +147,7 @@ def cotangents(ctx: Any, dy: Any, more: tuple[Any, ...], kept: int) -> tuple[Any
     if outputs is None:
         return (dy, *bars)
     outs = given[:size]
-    if all([out is None for out in outs]):
+    if all(out is None for out in outs):
         return (None, *bars)
     return (build(outputs.spec, _alike(outs)), *bars)
 
@@ -155,7 +155,7 @@ def cotangents(ctx: Any, dy: Any, more: tuple[Any, ...], kept: int) -> tuple[Any
 def _alike(outs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Cotangents of one kind: the engine fills an unused DTensor output with plain zeros (pytorch#173123)."""
     first = next((out for out in outs if isinstance(out, Tensor) and type(out).__name__ == "DTensor"), None)
-    if first is None or all([out is None or type(out) is type(first) for out in outs]):
+    if first is None or all(out is None or type(out) is type(first) for out in outs):
         return outs
     from torch.distributed.tensor import DTensor, Replicate
 

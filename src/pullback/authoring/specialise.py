@@ -20,8 +20,8 @@ def flat_definition(definition: Definition, key: tuple[Any, ...]) -> Definition:
 
     Args:
         definition: The op.
-        key: For each argument: whether it is a tensor, if it is no container; the number of tensors of a plain ``*args``; or a spec, and which of its leaves
-            are tensors.
+        key: For each argument: whether it is a tensor, if it is no container; the number of tensors of a plain ``*args``; or a spec, and which
+            of its leaves are tensors.
     """
     parts = [_part(entry) for entry in key]
     specs = {param.name: spec for param, (spec, _) in zip(definition.params, parts, strict=True)}
@@ -58,9 +58,7 @@ def _part(entry: Any) -> tuple[Any, tuple[bool, ...]]:
 
 def _refuse(definition: Definition, what: str) -> None:
     if getattr(definition, what) is not None:
-        raise OpError(
-            f"{definition.name} ({definition.place}): @{definition.name}.{what} cannot be used with containers of tensors; pass the tensors one by one."
-        )
+        raise OpError(f"{definition.name} ({definition.place}): @{definition.name}.{what} cannot be used with containers of tensors.")
 
 
 def _leaf_names(param: Param, spec: Any) -> tuple[str, ...]:
