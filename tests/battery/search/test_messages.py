@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from pullback.battery.search.attempt import run
 from pullback.battery.search.engine import Budget, Search
 from pullback.battery.search.evidence import gather_evidence
-from pullback.battery.search.messages import MESSAGES, size_pairs
+from pullback.battery.search.messages import MESSAGES
 from pullback.battery.search.moment import Moment
+from pullback.battery.search.shape_messages import size_pairs
 from pullback.battery.search.specs import Spec, tensor
 from pullback.battery.search.syntax import read_function
 

@@ -201,11 +201,12 @@ def _lists(trait: Trait) -> list[Spec]:
 
 def _objects(slot: Slot, trait: Trait, kind: str = "object") -> list[Spec]:
     names = tuple(a for a in trait.attributes if not a.startswith("__"))
-    full = Spec(kind, value=names, items=tuple(_attribute_spec(name) for name in names))
+    full = Spec(kind, value=names, items=tuple(attribute_spec(name) for name in names))
     return [full] if kind == "object" else [Spec(kind, value=(), items=()), full] if trait.filled else [full, Spec(kind, value=(), items=())]
 
 
-def _attribute_spec(name: str) -> Spec:
+def attribute_spec(name: str) -> Spec:
+    """Return a spec for an attribute of an invented object, by its name."""
     trait = Trait()
     note_name(name, trait)
     slot = Slot(name, 0)
