@@ -133,7 +133,8 @@ def test_facts_name_what_is_saved_set_read_and_returned(tmp_path: Path):
 
     path = tmp_path / "ops.py"
     path.write_text(
-        "import torch\n\n\nclass Mul(torch.autograd.Function):\n    @staticmethod\n    def forward(ctx, x, y, k=1):\n        ctx.save_for_backward(x, y)\n"
+        "import torch\n\n\nclass Mul(torch.autograd.Function):\n    @staticmethod\n"
+        "    def forward(ctx, x, y, k=1):\n        ctx.save_for_backward(x, y)\n"
         "        ctx.k = k\n        return x * y * k\n\n    @staticmethod\n    def backward(ctx, g):\n        x, y = ctx.saved_tensors\n"
         "        return g * y * ctx.k, g * x * ctx.k, None\n"
     )

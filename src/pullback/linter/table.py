@@ -23,7 +23,7 @@ class Row:
 def rows(facts: ClassFacts) -> list[Row]:
     """Return the facts of one class in the order of the source."""
     found = [row for method in facts.methods if method.own for row in _of_method(facts, method)]
-    return sorted(found, key=lambda r: r.line)
+    return sorted(dict.fromkeys(found), key=lambda r: r.line)
 
 
 def render(classes: list[ClassFacts]) -> str:

@@ -1,4 +1,4 @@
-# ruff: noqa
+# ruff: noqa: F821, RUF059
 """Losses whose gradient is made in forward, and the like."""
 
 import torch

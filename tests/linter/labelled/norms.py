@@ -1,4 +1,4 @@
-# ruff: noqa
+# ruff: noqa: RUF059
 """Fused norms and activations as kernel libraries write them: a launch helper, a Function around it."""
 
 import torch

@@ -1,4 +1,4 @@
-# ruff: noqa
+# ruff: noqa: B905, F401, RUF059
 """Collectives of tensor, sequence and pipeline parallelism, and checkpointing, as training frameworks write them."""
 
 import torch

@@ -1,4 +1,4 @@
-# ruff: noqa
+# ruff: noqa: RUF059
 """Straight-through estimators, low precision products, custom rounding, as quantisation libraries write them."""
 
 import torch

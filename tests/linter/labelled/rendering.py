@@ -1,4 +1,4 @@
-# ruff: noqa
+# ruff: noqa: RUF059
 """Rasterisers, point operators and geometry with compiled extensions, as vision libraries write them."""
 
 import numpy as np

@@ -1,4 +1,3 @@
-# ruff: noqa
 """Helpers that the Functions of the other file import."""
 
 import torch

@@ -1,4 +1,4 @@
-# ruff: noqa
+# ruff: noqa: B905, F401, I001, RUF059
 """Recurrences, attention and state space scans, as sequence model libraries write them."""
 
 import functools

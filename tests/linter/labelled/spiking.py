@@ -1,4 +1,4 @@
-# ruff: noqa
+# ruff: noqa: N805, RET504, RUF059
 """Surrogate gradients as spiking libraries write them."""
 
 import math

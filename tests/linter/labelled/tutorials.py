@@ -1,4 +1,4 @@
-# ruff: noqa
+# ruff: noqa: RUF059
 """Functions as tutorials, forum answers and course exercises write them."""
 
 import torch

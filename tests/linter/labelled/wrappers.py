@@ -1,4 +1,3 @@
-# ruff: noqa
 """Small wrappers around one operation: casts, masks, hooks, in the manner of utility modules."""
 
 import torch
