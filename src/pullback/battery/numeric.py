@@ -67,7 +67,7 @@ class Slopes:
         return float(low[pick].sum()), float(high[pick].sum()), float(tol)
 
 
-def slopes(evaluate: Vector, path: str, x: Tensor, direction: Tensor, centre: Tensor) -> Slopes:
+def slopes(evaluate: Vector, path: str, x: Tensor, direction: Tensor, centre: Tensor, known_noise: float = 0.0) -> Slopes:
     """Return the derivatives of every output element along `direction` of the input at `path`.
 
     The five-point stencil is tried with steps that shrink by 32; each element keeps the result with the tightest tolerance. If the forward turns
@@ -79,12 +79,13 @@ def slopes(evaluate: Vector, path: str, x: Tensor, direction: Tensor, centre: Te
         x: Its value.
         direction: Signed direction of x's shape, entries of order one.
         centre: ``evaluate(None)``.
+        known_noise: Relative noise that the forward has for sure, where it is known to work in fewer digits than its inputs have.
     """
     scale = scale_of(x)
     best = _stencil(evaluate, path, x, direction, centre, tolerance.BASE_STEP * scale)
-    coarse = max(best.relative_noise, tolerance.eps(x.dtype))
+    coarse = max(best.relative_noise, tolerance.eps(x.dtype), known_noise)
     if coarse > 1e-12:
-        wide = _stencil(evaluate, path, x, direction, centre, tolerance.noisy_step(coarse) * scale)
+        wide = _stencil(evaluate, path, x, direction, centre, tolerance.noisy_step(coarse) * scale, known_noise)
         wide.relative_noise = max(wide.relative_noise, coarse)
         return wide
     step = tolerance.BASE_STEP * scale
@@ -117,7 +118,7 @@ def _tighter(a: Slopes, b: Slopes) -> Slopes:
     )
 
 
-def _stencil(evaluate: Vector, path: str, x: Tensor, direction: Tensor, f0: Tensor, step: float) -> Slopes:
+def _stencil(evaluate: Vector, path: str, x: Tensor, direction: Tensor, f0: Tensor, step: float, known_noise: float = 0.0) -> Slopes:
     moved = {k: x + (k * step) * direction.to(x.dtype) for k in _STENCIL}
     f = {k: evaluate({path: value}) for k, value in moved.items()}
     displacement = _central4({k: flat([moved[k]]) for k in _STENCIL}, step)
@@ -130,7 +131,7 @@ def _stencil(evaluate: Vector, path: str, x: Tensor, direction: Tensor, f0: Tens
     left = (3 * f0 - 4 * f[-1] + f[-2]) / (2 * step)
     truncation = (fourth - central).abs()
     wiggle = (f[-2] - 4 * f[-1] + 6 * f0 - 4 * f[1] + f[2]).abs() / 70**0.5
-    floor = tolerance.eps(torch.float64) * f0.abs()
+    floor = max(tolerance.eps(torch.float64), known_noise) * f0.abs()
     pooled = wiggle[torch.isfinite(wiggle)].median() if bool(torch.isfinite(wiggle).any()) else torch.zeros(())
     sigma = torch.maximum(torch.maximum(floor, pooled), torch.minimum(wiggle, 4 * torch.maximum(pooled, floor)))
     size = max(_largest(v) for v in (f0, *f.values()))
