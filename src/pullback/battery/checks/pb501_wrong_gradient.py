@@ -59,7 +59,7 @@ class WrongGradient(Check):
             if (
                 probe.deliberate(wrong.path)
                 or (wrong.none and not probe.explained(wrong.path))
-                or probe.explained(wrong.path, "PB601", "PB602", "PB611")
+                or probe.explained(wrong.path, "PB601", "PB602", "PB611", "PB615")
                 or (probe.settings.runs("PB510") and missing_conjugate(probe, wrong.path))
             ):
                 continue

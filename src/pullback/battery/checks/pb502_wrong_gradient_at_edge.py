@@ -48,6 +48,8 @@ class WrongGradientAtEdge(Check):
     severity = "error"
 
     def run(self, probe: Probe) -> Iterator[Finding]:
+        if probe.explained("", "PB611"):
+            raise Skipped("reads an argument's memory behind its back (PB611), so that other inputs cannot be right")
         if probe.declaration.deliberate or probe.nonlinearity is not None:
             raise Skipped("the gradient is not the forward's derivative")
         if any(probe.deliberate(leaf.path) for leaf in probe.exact.wanted):

@@ -59,7 +59,7 @@ class SeveredGradient(Check):
         verdict = probe.value if probe.nonlinearity is None else probe.value_nonnegative
         for path in wanted:
             found = verdict.inputs[path]
-            if found.none and found.ok is False and not probe.deliberate(path) and not probe.explained(path, "PB601", "PB602", "PB622"):
+            if found.none and found.ok is False and not probe.deliberate(path) and not probe.explained(path, "PB601", "PB602", "PB611", "PB622"):
                 yield self._severed(probe, path, f"moving {path} moves the output (slope {found.expected:.3g} along a random direction)")
 
     def _severed(self, probe: Probe, path: str, shown: str) -> Finding:

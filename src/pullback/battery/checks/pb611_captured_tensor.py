@@ -78,7 +78,8 @@ class CapturedTensor(Check):
             cause=f"{name} is captured (a global, a closure or an attribute) instead of passed",
             certain=True,
             fix=f"pass {name} to apply as an argument, and return its gradient from backward",
-            path=own or twin or name,
+            # What reads an argument behind its back is wrong, for every gradient, as soon as the argument is another.
+            path=None if twin else own or name,
         )
 
     def _behind(self, probe: Probe, item: Captured, twin: str) -> Finding:
@@ -92,7 +93,6 @@ class CapturedTensor(Check):
             cause=f"{name} is captured (a global, a closure or an attribute) instead of taken from the arguments",
             certain=True,
             fix=f"save {twin} with ctx.save_for_backward and read it from ctx.saved_tensors",
-            path=twin,
         )
 
     def _tables(self, probe: Probe, tables: list[Captured]) -> Finding:

@@ -75,6 +75,7 @@ class RandomStateMoved(Check):
             cause="a seed or state is set and not put back",
             certain=True,
             fix="with torch.random.fork_rng(): around what needs the seed, or a torch.Generator of its own",
+            path="",
         )
 
     def _redraws(self, probe: Probe, path: str, error: float, allowed: float) -> Finding:

@@ -41,6 +41,8 @@ class EmptyInput(Check):
     severity = "error"
 
     def run(self, probe: Probe) -> Iterator[Finding]:
+        if probe.explained("", "PB611"):
+            raise Skipped("reads an argument's memory behind its back (PB611), so that other inputs cannot be right")
         batch = next((s for s in symbols(probe.exact) if s.batch), None)
         if batch is None:
             raise Skipped("no input has a batch axis")

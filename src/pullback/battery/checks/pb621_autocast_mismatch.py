@@ -84,7 +84,7 @@ class AutocastMismatch(Check):
             if error <= FLOOR:
                 continue
             stick = _eager_distance(evaluator, cotangents, i)
-            if stick is None or not error > max(FLOOR, FACTOR * stick) or probe.explained(leaf.path):
+            if stick is None or not error > max(FLOOR, FACTOR * stick) or probe.explained(leaf.path, "PB501", "PB503", "PB601", "PB602"):
                 continue
             yield self.finding(
                 probe,
