@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -13,14 +12,14 @@ from . import tolerance
 from .evaluate import Evaluator, UserCodeError, copy_tensor, random_like
 from .locate import trusted_eager
 from .probe import Probe
+from .single import OperatorCount
 from .sizes import Resizer, symbols
 from .special import peaked
 from .truth import eager, other
 from .value import SIGNED
 
 ROWS = (32, 256, 2048)
-GROWTH = 64
-AFFORDABLE = 0.5
+OPERATORS = 20_000
 SAME = 1e-3
 """Where the op in float64 is farther from the truth, the difference is not one of digits: another choice at a kink or a tie."""
 Draw = Callable[[Tensor], Tensor]
@@ -55,37 +54,54 @@ class Loss:
         return max(self.eager, tolerance.eps(self.dtype) * (16 if self.dtype == torch.float32 else 0.5))
 
 
-def places(probe: Probe) -> Iterator[tuple[str, Evaluator]]:
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A call at which lost digits show.
+
+    Args:
+        name: In words: ``"at the sample"``.
+        evaluator: The call, in float64 where the op takes it.
+        long: Whether it has many rows, where sums of one sign show what they lose.
+    """
+
+    name: str
+    evaluator: Evaluator
+    long: bool = False
+
+
+def places(probe: Probe) -> Iterator[Place]:
     """Yield the calls at which lost digits show: the sample, with a dominating class, and with many rows."""
-    yield "at the sample", probe.exact
+    yield Place("at the sample", probe.exact)
     dominated = peaked(probe.exact)
     if dominated is not None:
-        yield "where the entries that the index points at dominate", dominated
+        yield Place("where the entries that the index points at dominate", dominated)
     large = _many_rows(probe)
     if large is not None:
         yield large
 
 
-def _many_rows(probe: Probe) -> tuple[str, Evaluator] | None:
-    """Return the call with as many rows as run fast enough, assuming that time grows with their square (interpreted loops do that)."""
+def _many_rows(probe: Probe) -> Place | None:
+    """Return the call with as many rows as stay under a number of operator calls, judged by how that number grew so far."""
     batch = next((s for s in symbols(probe.exact) if s.batch), None)
-    best = None
     if batch is None:
         return None
+    best, before = None, 1
     for rows in ROWS:
         place = Resizer(probe.exact).resized(batch, rows) if rows > batch.size else None
         if place is None:
             continue
         place.hold_everything = probe.exact.hold_everything
-        start = time.perf_counter()
-        try:
-            outcome = place.forward()
-            place.vjp(outcome, [torch.ones_like(y) for y in outcome.live])
-        except UserCodeError:
+        with OperatorCount() as count:
+            try:
+                outcome = place.forward()
+                place.vjp(outcome, [torch.ones_like(y) for y in outcome.live])
+            except UserCodeError:
+                break
+        best = Place(f"with {batch.said} = {rows}", place, long=True)
+        growth = count.calls / before if before > 1 else (count.calls / 16 if count.calls > 64 else 1.0)
+        if count.calls * max(growth, 1.0) > OPERATORS:
             break
-        best = (f"with {batch.said} = {rows}", place)
-        if (time.perf_counter() - start) * GROWTH > AFFORDABLE:
-            break
+        before = count.calls
     return best
 
 

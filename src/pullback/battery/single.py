@@ -28,6 +28,18 @@ class _NarrowSeen(_compat.dispatch_mode()):  # type: ignore[misc]
         return result
 
 
+class OperatorCount(_compat.dispatch_mode()):  # type: ignore[misc]
+    """Counts operator calls: a measure of cost that does not depend on how busy the machine is."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls = 0
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self.calls += 1
+        return func(*args, **(kwargs or {}))
+
+
 def _leaves(value: Any) -> list[Any]:
     return value if isinstance(value, list) else list(value) if isinstance(value, tuple) else [value]
 

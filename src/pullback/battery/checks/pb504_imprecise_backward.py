@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
-import time
 from collections.abc import Iterator
 
 import torch
@@ -14,10 +13,9 @@ from ...report.finding import Evidence, Finding
 from .. import numeric, precision
 from ..base import Check, Skipped, Unsupported
 from ..evaluate import Evaluator, UserCodeError
-from ..precision import Loss
+from ..precision import Loss, Place
 from ..probe import Probe, gradient_name
 
-BUDGET = 0.5
 SERIOUS = 8.0
 SLIGHT = 2.0
 
@@ -57,9 +55,8 @@ class ImpreciseBackward(Check):
         worst: dict[str, tuple[Loss, str]] = {}
         refusal: UserCodeError | None = None
         measured = False
-        end = time.perf_counter() + BUDGET
-        for where, place in precision.places(probe):
-            for dtype in _dtypes(probe):
+        for place in precision.places(probe):
+            for dtype in _dtypes(probe)[: 1 if place.long and measured else 2]:
                 try:
                     found = _both(probe, place, dtype)
                 except UserCodeError as error:
@@ -68,9 +65,7 @@ class ImpreciseBackward(Check):
                 measured = measured or bool(found)
                 for loss in found:
                     if loss.path not in worst or loss.ratio > worst[loss.path][0].ratio:
-                        worst[loss.path] = (loss, where)
-            if time.perf_counter() > end:
-                break
+                        worst[loss.path] = (loss, place.name)
         for loss, where in worst.values():
             if SLIGHT <= loss.ratio < float("inf") and loss.error > 2 * torch.finfo(loss.dtype).eps:
                 yield self._lost(probe, loss, where)
@@ -118,12 +113,13 @@ def _dtypes(probe: Probe) -> list[torch.dtype]:
     return [d for d in (torch.bfloat16, torch.float32) if torch.finfo(d).eps >= torch.finfo(widest).eps]
 
 
-def _both(probe: Probe, place: Evaluator, dtype: torch.dtype) -> list[Loss]:
-    """Return the smaller loss of two draws for each input, for signed or for constant cotangents, whichever is larger."""
+def _both(probe: Probe, place: Place, dtype: torch.dtype) -> list[Loss]:
+    """Return the smaller loss of two draws for each input; the larger of signed and constant cotangents, or constant ones alone for many rows."""
     generator = torch.Generator().manual_seed(probe.settings.seed + 0xDD)
     by_path: dict[str, list[list[Loss]]] = {}
-    for draw in (precision.signed(generator), torch.ones_like):
-        pair = [precision.losses(probe, _jittered(place, generator) if again else place, dtype, draw) for again in (False, True)]
+    base, moved = place.evaluator, _jittered(place.evaluator, generator)
+    for draw in (torch.ones_like,) if place.long else (torch.ones_like, precision.signed(generator)):
+        pair = [precision.losses(probe, evaluator, dtype, draw) for evaluator in (base, moved)]
         for first, second in zip(*pair, strict=False):
             by_path.setdefault(first.path, []).append([first, second])
     return [max((min(pair, key=lambda loss: loss.ratio) for pair in pairs), key=lambda loss: loss.ratio) for pairs in by_path.values()]
