@@ -38,7 +38,7 @@ class Compilable:
     def __init__(self, probe: Probe, evaluator: Evaluator | None = None) -> None:
         evaluator = evaluator or probe.native
         outcome = evaluator.forward()
-        if evaluator.nonleaf or probe.repeats.forward_draws:
+        if evaluator.nonleaf or probe.exact.hold_everything:
             raise Skipped(
                 "forward changes its arguments in place" if evaluator.nonleaf else "draws random numbers, which a compiler may order otherwise"
             )

@@ -93,7 +93,7 @@ class Forks(RestoresInBackward):
 class OwnGenerator(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, seed):
-        mask = torch.rand(x.shape, generator=torch.Generator().manual_seed(seed)) > 0.5
+        mask = torch.rand(x.shape, generator=torch.Generator().manual_seed(seed)).to(x.device) > 0.5
         ctx.save_for_backward(mask)
         return x * mask
 

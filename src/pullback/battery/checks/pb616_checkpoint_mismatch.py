@@ -94,7 +94,7 @@ class CheckpointMismatch(Check):
 
     def _wrong(self, probe: Probe, evaluator: Evaluator, how: str, got: list[Tensor | None], expected: list[Tensor | None]) -> Finding | None:
         for leaf, a, b in zip(evaluator.wanted, got, expected, strict=True):
-            if same(a, b):
+            if same(a, b) or probe.explained(leaf.path, "PB615"):
                 continue
             if a is not None and b is not None and a.shape == b.shape:
                 allowed = tolerance.linear(a.dtype, float(torch.nan_to_num(b.detach().abs()).max()), a.numel())

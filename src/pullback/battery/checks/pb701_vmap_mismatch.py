@@ -48,7 +48,7 @@ class VmapMismatch(Check):
             raise Skipped("no setup_context: torch.func cannot use it (PB703)")
         if not own and not getattr(function, "generate_vmap_rule", False):
             raise Skipped("offers neither generate_vmap_rule nor vmap")
-        if probe.repeats.forward_draws:
+        if probe.exact.hold_everything:
             raise Skipped("draws random numbers; vmap asks how they are to differ between samples")
         op = functional(probe)
         tried = 0
