@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pullback.battery.pool import Options, check_targets, describe_targets, list_targets
+from pullback.battery.outcomes import Options
+from pullback.battery.pool import check_targets, describe_targets, list_targets
 from pullback.battery.targets import TargetError, parse_targets
 from pullback.battery.workers import OUTPUT_LIMIT, Output, Worker, WorkerError
 

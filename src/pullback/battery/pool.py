@@ -1,97 +1,21 @@
-"""Check many Functions on a few workers, and turn what their processes said, or how they died, into one report."""
+"""Check many Functions on a few workers."""
 
 from __future__ import annotations
 
 import contextlib
-import shlex
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
-from ..report.clean import clean
-from ..report.codes import name_of, registry
-from ..report.finding import JSON, CheckRun, Evidence, Finding, Location, Severity
+from ..report.finding import CheckRun, Evidence, Location
 from ..report.report import Report
+from .outcomes import DEATHS_A_SUBJECT, Found, Options, Outcome, Progress, cases_problem, import_died, of_file, renamed, told
 from .targets import Target, TargetError
 from .workers import Death, Worker
 
 DEATHS_A_CASE = 3
-DEATHS_A_SUBJECT = 6
 WORKER_STARTS_IN = 3.0
-_OUTPUT_KEPT = 4000
-_TOOL_CODES = {"crash": "PB002", "timeout": "PB003", "broke": "PB008"}
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How to check: what every worker is told.
-
-    Args:
-        settings: Fields of the battery's `Settings`: seed, orders, thorough, select, ignore, dtype, device.
-        cases: A file with another `pullback_cases()`.
-        declare: `[tool.pullback.declare]`.
-        only: The number of the one sample to check.
-        timeout: Seconds for one check, and for one import.
-        jobs: Number of workers.
-        battery: Module that provides `run_case` and `Settings`.
-        preload: Module that a worker imports once for all its checks.
-    """
-
-    settings: Mapping[str, Any] = field(default_factory=dict)
-    cases: str | None = None
-    declare: Mapping[str, Any] = field(default_factory=dict)
-    only: int | None = None
-    timeout: float = 60.0
-    jobs: int = 1
-    battery: str = "pullback.battery.check"
-    preload: str = "pullback.battery.warm"
-
-    @property
-    def seed(self) -> int:
-        """The seed of everything."""
-        return int(self.settings.get("seed", 0))
-
-
-@dataclass(frozen=True, slots=True)
-class Found:
-    """One Function as its file's process described it."""
-
-    target: Target
-    name: str
-    short: str
-    path: str | None = None
-    line: int | None = None
-    skip: str = ""
-
-    @property
-    def location(self) -> Location | None:
-        """Where it is defined."""
-        return Location(self.path, self.line or 1) if self.path else None
-
-
-@dataclass(slots=True)
-class Outcome:
-    """All that is known about one Function, or about a file that could not be imported.
-
-    Args:
-        found: The Function; None for a file.
-        report: What was found.
-        samples: One line for each sample, numbered from 0.
-        imported: Whether its file could be imported.
-        origin: Who chose the samples: ``"case"`` or ``"searched"``.
-        page: Its contract, where that was asked for.
-    """
-
-    found: Found | None
-    report: Report
-    samples: list[str] = field(default_factory=list)
-    imported: bool = True
-    origin: str = ""
-    page: str = ""
-
-
 Watch = Callable[[str, str], None]
 
 
@@ -228,65 +152,24 @@ def open_file(worker: Worker, target: Target, options: Options) -> tuple[list[Fo
     """
     answer = worker.open(target, cases=options.cases, declare=options.declare, seed=options.seed, limit=options.timeout)
     if isinstance(answer, Death):
-        return _import_died(target, answer)
+        return import_died(target, answer)
     if "unknown" in answer:
         raise TargetError(answer["unknown"])
     if "import_failed" in answer:
         place = answer["place"]
         location = Location(place[0], place[1]) if place else Location(target.path, 1)
         error = Evidence(answer["import_failed"])
-        return _of_file(target, "PB001", f"{target.spec} cannot be imported", location, error, answer["output"])
+        return of_file(target, "PB001", f"{target.spec} cannot be imported", location, error, answer["output"])
     found = [Found(target, **subject) for subject in answer["subjects"]]
-    problems = [_cases_problem(target, problem) for problem in answer["problems"]]
+    problems = [cases_problem(target, problem) for problem in answer["problems"]]
     return found, Report().merge(*problems) if problems else None
-
-
-def _import_died(target: Target, death: Death) -> Report:
-    what = "the import of" if death.at == "import" else f"{death.at} in"
-    code, how = ("PB003", "did not end") if death.kind == "timeout" else ("PB001", "ended the process")
-    if death.kind == "broke":
-        code, how = "PB008", "broke in pullback itself"
-    return _of_file(target, code, f"{what} {target.spec} {how}: {death.how}", death.place or Location(target.path, 1), None, death.output)
-
-
-def _cases_problem(target: Target, problem: Mapping[str, Any]) -> Report:
-    path, line = problem["place"]
-    return _of_file(target, problem["code"], problem["message"], Location(path or target.path, line or 1), None, "")
-
-
-def _of_file(target: Target, code: str, message: str, location: Location, evidence: Evidence | None, output: str) -> Report:
-    finding = _tool_finding(code, target.spec, message, location, (evidence,) if evidence else (), output)
-    return Report((finding,), (CheckRun(code, target.spec, "fail", "cannot be imported" if code == "PB001" else message),), (target.spec,))
-
-
-def _tool_finding(
-    code: str, subject: str, message: str, location: Location | None, evidence: tuple[Evidence, ...], output: str, severity: Severity | None = None
-) -> Finding:
-    kind = "trace" if code == "PB008" else "output"
-    attachments: dict[str, JSON] = {kind: clean(output[-_OUTPUT_KEPT:], keep_newlines=True)} if output.strip() else {}
-    status = "error" if code == "PB008" else "fail"
-    return Finding(
-        code, name_of(code), severity or registry()[code].severity, status, subject, message, location, evidence=evidence, attachments=attachments
-    )
-
-
-@dataclass(slots=True)
-class _Progress:
-    """What is done of one subject, over all the processes that it took."""
-
-    reports: dict[int, Report] = field(default_factory=dict)
-    deaths: list[Death] = field(default_factory=list)
-    skip: dict[int, list[str]] = field(default_factory=dict)
-    given_up: set[int] = field(default_factory=set)
-    samples: list[str] = field(default_factory=list)
-    origin: str = ""
 
 
 def _check(worker: Worker, found: Found, options: Options, watch: Watch) -> Outcome:
     """Check one subject. After a death a new process goes on without the check that was running."""
     if found.skip:
         return Outcome(found, Report((), (CheckRun("PB004", found.name, "skipped", found.skip),), (found.name,)))
-    progress = _Progress()
+    progress = Progress()
     while (death := _attempt(worker, found, options, watch, progress)) is not None:
         progress.deaths.append(death)
         if death.case < 0 or len(progress.deaths) >= DEATHS_A_SUBJECT:
@@ -294,22 +177,22 @@ def _check(worker: Worker, found: Found, options: Options, watch: Watch) -> Outc
         progress.skip.setdefault(death.case, []).append(death.at)
         if death.at in ("start", "PB002") or sum(d.case == death.case for d in progress.deaths) >= DEATHS_A_CASE:
             progress.given_up.add(death.case)
-    return Outcome(found, _told(found, options, progress), progress.samples, origin=progress.origin)
+    return Outcome(found, told(found, options, progress), progress.samples, origin=progress.origin)
 
 
 def _describe(worker: Worker, found: Found, options: Options, watch: Watch) -> Outcome:
     """Write the contract of one subject."""
     watch(found.name, "contract")
-    page, progress = "", _Progress()
+    page, progress = "", Progress()
     for message in worker.ask("contract", found.name, limit=options.timeout, seed=options.seed):
         if isinstance(message, Death):
             progress.deaths.append(message)
         elif "page" in message:
             page = message["page"]
-    return Outcome(found, _told(found, options, progress), page=page)
+    return Outcome(found, told(found, options, progress), page=page)
 
 
-def _attempt(worker: Worker, found: Found, options: Options, watch: Watch, progress: _Progress) -> Death | None:
+def _attempt(worker: Worker, found: Found, options: Options, watch: Watch, progress: Progress) -> Death | None:
     if worker.file != found.target:
         reopened = open_file(worker, found.target, options)
         if isinstance(reopened, Report):
@@ -327,102 +210,5 @@ def _attempt(worker: Worker, found: Found, options: Options, watch: Watch, progr
         elif "samples" in message:
             progress.samples, progress.origin = message["samples"], message["origin"]
         elif "report" in message:
-            progress.reports[message["case"]] = _renamed(Report.from_json(message["report"]), found, options, message["case"])
+            progress.reports[message["case"]] = renamed(Report.from_json(message["report"]), found, options, message["case"])
     return None
-
-
-def _renamed(report: Report, found: Found, options: Options, case: int) -> Report:
-    """Return the report under the subject's own name, with a command for each finding that shows it again."""
-    return Report(
-        tuple(
-            replace(f, subject=found.name, repro=_command(found, options, f.code, case), location=f.location or found.location)
-            for f in report.findings
-        ),
-        tuple(replace(run, subject=found.name) for run in report.checks),
-        (found.name,),
-        report.environment,
-    )
-
-
-def _command(found: Found, options: Options, code: str, case: int) -> str | None:
-    if code.startswith("PB0") and code not in ("PB002", "PB003", "PB008"):
-        return None
-    parts = ["pullback", "check", f"{found.target.spec}::{found.short}"]
-    if not code.startswith("PB0"):
-        parts += ["--select", code]
-    if case >= 0:
-        parts += ["--case", str(case)]
-    if options.cases:
-        parts += ["--cases", options.cases]
-    parts += [part for key in ("device", "dtype") if options.settings.get(key) for part in (f"--{key}", str(options.settings[key]))]
-    return shlex.join([*parts, "--seed", str(options.seed)])
-
-
-def _told(found: Found, options: Options, progress: _Progress) -> Report:
-    reports = [progress.reports[case] for case in sorted(progress.reports)]
-    deaths = _death_report(found, options, progress) if progress.deaths else Report(subjects=(found.name,))
-    return _strongest(Report(subjects=(found.name,)).merge(deaths, *reports))
-
-
-def _strongest(report: Report) -> Report:
-    """Return the report with one entry for each check: over several samples the worst status counts, and times add up."""
-    order = ("fail", "error", "waste", "declared", "pass", "unsupported", "skipped")
-    runs: dict[str, CheckRun] = {}
-    for run in report.checks:
-        known = runs.get(run.code)
-        if known is None:
-            runs[run.code] = run
-            continue
-        worst = min(known, run, key=lambda r: order.index(r.status))
-        runs[run.code] = replace(worst, seconds=known.seconds + run.seconds)
-    return replace(_one_finding_a_fault(report), checks=tuple(runs.values()))
-
-
-def _one_finding_a_fault(report: Report) -> Report:
-    """Return the report with findings that several samples share told once, from the first sample that shows them."""
-    seen: dict[tuple[str, str, str], Finding] = {}
-    for finding in report.findings:
-        seen.setdefault((finding.code, finding.severity, finding.message), finding)
-    return replace(report, findings=tuple(seen.values()))
-
-
-def _death_report(found: Found, options: Options, progress: _Progress) -> Report:
-    groups: dict[tuple[str, str, Location | None], list[Death]] = {}
-    for death in progress.deaths:
-        groups.setdefault((death.kind, death.how, death.place), []).append(death)
-    findings = [_death_finding(found, options, progress, deaths) for deaths in groups.values()]
-    runs = [CheckRun(_code_of(d), found.name, "error" if d.kind == "broke" else "fail", d.how) for d in progress.deaths]
-    if progress.given_up or len(progress.deaths) >= DEATHS_A_SUBJECT:
-        runs.append(CheckRun("PB002", found.name, "skipped", "the process died too often: the rest was not tried"))
-    return Report(tuple(findings), tuple(runs), (found.name,))
-
-
-def _code_of(death: Death) -> str:
-    return death.at if death.at in registry() else _TOOL_CODES[death.kind]
-
-
-def _death_finding(found: Found, options: Options, progress: _Progress, deaths: list[Death]) -> Finding:
-    first = deaths[0]
-    code = _TOOL_CODES[first.kind]
-    evidence = tuple(Evidence(_during(death, progress)) for death in deaths)
-    if first.kind == "broke":
-        message = f"pullback's own check broke on {found.short}: {first.how}"
-    elif first.kind == "timeout":
-        message = f"{found.short} does not end: {first.how}"
-    else:
-        message = f"{found.short} ends the process: {first.how}"
-    if first.kind != "broke" and (first.at == "inputs" or progress.origin == "searched"):
-        code, message = "PB004", f"{message} on inputs that the search chose; give one call that works"
-    finding = _tool_finding(code, found.name, message, first.place or found.location, evidence, first.output)
-    return replace(finding, repro=_command(found, options, code, first.case))
-
-
-def _during(death: Death, progress: _Progress) -> str:
-    if death.at == "inputs":
-        return "while sample inputs were made"
-    if death.at in ("start", "PB002"):
-        what = "the first forward and backward"
-    else:
-        what = f"{death.at} {name_of(death.at)}" if death.at in registry() else death.at
-    sample = f" on sample {death.case}: {progress.samples[death.case]}" if 0 <= death.case < len(progress.samples) else ""
-    return f"during {what}{sample}"

@@ -17,7 +17,8 @@ from typing import Any
 
 import click
 
-from ..battery.pool import Options, Outcome, check_targets, list_targets
+from ..battery.outcomes import Options, Outcome
+from ..battery.pool import check_targets, list_targets
 from ..battery.targets import Target, TargetError, parse_targets
 from ..battery.workers import WorkerError
 from ..report.clean import clean

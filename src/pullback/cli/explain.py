@@ -10,7 +10,8 @@ from collections.abc import Iterator
 
 import click
 
-from ..battery.pool import Options, describe_targets
+from ..battery.outcomes import Options
+from ..battery.pool import describe_targets
 from ..battery.targets import TargetError, parse_targets
 from ..battery.workers import WorkerError
 from ..report.clean import clean
