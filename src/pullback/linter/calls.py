@@ -78,13 +78,20 @@ class Calls(Expressions):
             self.use(keyword.value, "argument")
 
     def _launch(self: Interpreter, node: ast.Call, discarded: bool) -> Value:  # type: ignore[misc]
-        kernel = isinstance(node.func, ast.Subscript)
+        kernel = isinstance(node.func, ast.Subscript) and self._is_launch(node.func)
         self.value(node.func)
         arguments, _ = self._arguments(node)
         self._touch_all(node, arguments)
+        arguments += [self.value(k.value) for k in node.keywords]
         named = dotted(node.func.value) if isinstance(node.func, ast.Subscript) else ""
         self.emit(Call, node, name=named or "", arguments=tuple(arguments), receiver=None, discarded=discarded, result=UNKNOWN, kernel=kernel)
         return derived(*arguments)
+
+    def _is_launch(self: Interpreter, node: ast.Subscript) -> bool:  # type: ignore[misc]
+        """Whether ``f[grid](…)`` launches a kernel, and is not a call out of a table of functions."""
+        name = dotted(node.value) or ""
+        grid = isinstance(node.slice, (ast.Tuple, ast.Lambda)) or (isinstance(node.slice, ast.Name) and "grid" in node.slice.id.lower())
+        return grid or "kernel" in name.lower() or (bool(name) and self.project.function(self.source, name) is not None)
 
     def _ctx_call(self: Interpreter, node: ast.Call, method: str) -> Value:  # type: ignore[misc]
         arguments, exact = self._arguments(node)
@@ -162,6 +169,8 @@ class Calls(Expressions):
     def _enter(self: Interpreter, node: ast.Call, target: Closure, arguments: list[Value], base: Value | None) -> Value:  # type: ignore[misc]
         function = target.node
         keywords = {k.arg: self.value(k.value) for k in node.keywords if k.arg}
+        for value in (*arguments, *keywords.values()):
+            self.touch(value, "passed", node)
         if isinstance(function, ast.FunctionDef):
             decorators = {dotted(d) for d in function.decorator_list}
             if "classmethod" in decorators:

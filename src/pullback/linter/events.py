@@ -147,7 +147,7 @@ class Use(Event):
     """A value with a known origin takes part in a computation (not only its shape)."""
 
     value: Value
-    how: Literal["operand", "argument", "returned", "stored", "other", "meta"]
+    how: Literal["operand", "argument", "returned", "stored", "other", "meta", "passed"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -180,7 +180,11 @@ class ClassFacts:
         """Return the uses of the gradient of output `index` in backward, shapes and dtypes left out."""
         if self.backward is None:
             return []
-        return [e for e in self.backward.of(Use) if e.how != "meta" and any(r.root == "grad" and r.key in (index, "*") for r in e.value.refs)]
+        return [
+            e
+            for e in self.backward.of(Use)
+            if e.how not in ("meta", "passed") and any(r.root == "grad" and r.key in (index, "*") for r in e.value.refs)
+        ]
 
     def own(self, *methods: Method | None) -> list[Method]:
         """Return those methods that stand in this class itself: what a finding may point at."""
