@@ -9,6 +9,8 @@ from typing import Any
 
 import torch
 
+from .evaluate import FORWARD_SEED, Evaluator
+
 NAMES = ("torch", "numpy", "random")
 
 
@@ -23,6 +25,21 @@ class RandomStates:
     def differing(self, other: RandomStates) -> set[str]:
         """Return the names of the generators whose states differ."""
         return {name for name in NAMES if getattr(self, name) != getattr(other, name)}
+
+
+def draws_outside_torch(evaluator: Evaluator) -> bool:
+    """Return whether a forward draws from numpy's or Python's global generator.
+
+    Raises:
+        UserCodeError: if forward raises.
+    """
+    numpy = sys.modules.get("numpy")
+    random.seed(FORWARD_SEED)
+    if numpy is not None:
+        numpy.random.seed(FORWARD_SEED)
+    before = read()
+    evaluator.forward()
+    return bool(before.differing(read()) - {"torch"})
 
 
 def read() -> RandomStates:

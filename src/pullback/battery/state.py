@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Iterator, MutableMapping, MutableSequence, MutableSet
 from contextlib import contextmanager, suppress
@@ -14,6 +15,8 @@ from ..capture.calls import Function, Target
 
 DEPTH = 3
 LARGEST = 1 << 20
+LONGEST = 10_000
+_CACHED = type(functools.cache(int))
 
 
 class Snapshot:
@@ -38,13 +41,14 @@ class Snapshot:
             if value.numel() <= LARGEST and value.layout is torch.strided and type(value) in (Tensor, torch.nn.Parameter):
                 self._tensors[id(value)] = value, value.detach().clone()
             return
-        if callable(getattr(value, "cache_clear", None)) and hasattr(value, "cache_info"):
-            with suppress(Exception):
-                self._caches[id(value)] = value, value.cache_info().currsize
+        if isinstance(value, _CACHED):
+            self._caches[id(value)] = value, value.cache_info().currsize
             return
         if depth == 0 or id(value) in self._containers or not isinstance(value, (MutableMapping, MutableSequence, MutableSet)):
             return
         with suppress(Exception):
+            if len(value) > LONGEST:
+                return
             items = dict(value) if isinstance(value, MutableMapping) else list(value)
             self._containers[id(value)] = value, items
             for item in items.values() if isinstance(items, dict) else items:

@@ -1,5 +1,6 @@
 """Kills and spares of PB616."""
 
+import numpy
 import torch
 
 import pullback as pb
@@ -103,3 +104,20 @@ spares = [
     pb.case(Dropped, x(20), 0.5),
     pb.case(lambda a, b: torch.sin(a) @ b, x(3), x(3)),
 ]
+
+
+class NumpyMask(torch.autograd.Function):
+    """Checkpointing does not restore numpy's random state; that is not the op's fault."""
+
+    @staticmethod
+    def forward(ctx, x):
+        mask = torch.from_numpy(numpy.random.rand(*x.shape) > 0.5).to(x.device)
+        ctx.save_for_backward(mask)
+        return x * mask
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * ctx.saved_tensors[0]
+
+
+spares.append(pb.case(NumpyMask, x(20)))

@@ -18,6 +18,7 @@ from ..base import Check, Skipped
 from ..evaluate import BACKWARD_SEED, Evaluator, Outcome, UserCodeError, copy_tensor
 from ..keeping import owner
 from ..probe import Probe, gradient_name, same
+from ..randomness import draws_outside_torch
 
 _READ_TWICE = "already unpacked once"
 
@@ -38,6 +39,9 @@ class CheckpointMismatch(Check):
     Instead:
         Put what is not the tensor's values on ctx in forward; read ``ctx.saved_tensors`` once, into names.
 
+    Limits:
+        Checkpointing restores torch's random state alone: an op that draws from numpy or Python is tried with hooks only.
+
     References:
         pytorch/pytorch#126676.
     """
@@ -50,10 +54,11 @@ class CheckpointMismatch(Check):
         if _changes_inputs(probe.native):
             raise Skipped("forward changes its arguments, so that it cannot run twice on them")
         evaluator = probe.native
+        reruns = not draws_outside_torch(evaluator)
         outcome = evaluator.forward()
         cotangents = probe.cotangents(outcome)
         expected = evaluator.vjp(outcome, [copy_tensor(c) for c in cotangents])
-        for how, variant, hooks in _ways(evaluator):
+        for how, variant, hooks in _ways(evaluator, reruns=reruns):
             try:
                 with hooks():
                     outcome = variant.forward()
@@ -114,8 +119,10 @@ class CheckpointMismatch(Check):
         return None
 
 
-def _ways(evaluator: Evaluator) -> Iterator[tuple[str, Evaluator, Callable[[], AbstractContextManager[Any]]]]:
+def _ways(evaluator: Evaluator, *, reruns: bool) -> Iterator[tuple[str, Evaluator, Callable[[], AbstractContextManager[Any]]]]:
     yield "with saved-tensor hooks that copy", evaluator, _copying_hooks
+    if not reruns:
+        return
     # Reentrant checkpointing detaches the arguments, which takes Python attributes off them before forward sees them.
     attributes = any(vars(leaf.template) for leaf in evaluator.leaves)
     for reentrant in (False,) if attributes else (False, True):

@@ -10,9 +10,12 @@ import types
 from collections.abc import Iterator
 from typing import Any
 
+from ...capture.saved import reachable, storages
 from ...report.finding import Evidence, Finding
 from ..base import Check, Skipped
 from ..probe import Probe
+
+LARGEST = 1 << 26
 
 
 class Unpicklable(Check):
@@ -47,6 +50,8 @@ class Unpicklable(Check):
         written_here = _written_here(target)
         if written_here:
             raise Skipped(written_here)
+        if sum(storages(t for _, t in reachable(target)).values()) > LARGEST:
+            raise Skipped("holds more memory than is copied for a check")
         for what, attempt in (("pickle.dumps", pickle.dumps), ("copy.deepcopy", copy.deepcopy)):
             try:
                 attempt(target)
