@@ -285,7 +285,7 @@ class Writer:
     def forward_lines(self, loose: bool) -> list[str]:
         definition = self.definition
         kept = definition.kept
-        lines = self.refusals() if self.only is None else [] if self.only in self.targets else [f"refuse({self.only!r})"]
+        lines: list[str] = []
         if self.only is None and self.slots(forward_mode=False):
             lines.append("needs = ctx.needs_input_grad")
         if definition.automatic == "recompute":
@@ -315,9 +315,12 @@ class Writer:
             return lines
         return [*lines, "if many is None:", "    return y", "ctx.many = many[1]", "return (*many[0], many[1]) if many[2] else many[0]"]
 
-    def refusals(self) -> list[str]:
+    def refusals(self, only: str | None) -> list[str]:
+        """An argument that wants a gradient and has no rule is told in backward, where somebody asks for that gradient."""
         lost = [param.name for param in self.definition.differentiable if param.name not in self.targets]
-        return [line for name in lost for line in (f"if ctx.needs_input_grad[{self.index(name)}]:", f"    refuse({name!r})")]
+        if only in lost:
+            return [f"refuse({only!r})"]
+        return [line for name in lost for line in (f"if needs[{self.index(name)}]:", f"    refuse({name!r})")]
 
     def hidden(self, name: str) -> str:
         """A kept value's own output; None where nothing reads it, so that outputs can be counted."""
@@ -377,7 +380,6 @@ class Writer:
                 f"        y, many, hidden = parts_of(output, {len(kept)})",
                 *([f"        ({names}) = hidden"] if kept else []),
                 "        needs, forward_mode = begin(ctx, inputs, output, y, many, hidden)",
-                *[f"        {line}" for line in self.refusals()],
                 *[f"        {line}" for line in self.save_lines(None, loose=True, forward_mode=True)],
                 "",
                 "    @staticmethod",
@@ -402,7 +404,7 @@ class Writer:
     def pull_lines(self, only: str | None, loose: bool, *, forward_mode: bool) -> list[str]:
         """From cotangents to gradients: unpack, run the wanted rules in order, return one gradient for each argument."""
         definition = self.definition
-        lines = self.unpack_lines(loose, forward_mode)
+        lines = [*self.refusals(only), *self.unpack_lines(loose, forward_mode)]
         if definition.kept:
             bars = ", ".join(self.grad(name) for name in definition.kept)
             lines.append(f"dy, {bars} = cotangents(ctx, dy, more, {len(definition.kept)})")

@@ -331,7 +331,8 @@ class Declared:
 
     def _set(self, what: str, function: F, value: Callable[..., Any]) -> F:
         with self.lock:
-            self._open(what, function)
+            if what != "samples":
+                self._open(what, function)
             self._once_only(what, getattr(self.definition, what), function)
             setattr(self.definition, what, value)
         titled(function, f"{self.definition.name}.{what}") if what in ("surrogate", "jvp", "vmap", "fake") else None
@@ -369,7 +370,7 @@ class Declared:
         return self._set("sharding", function, function)
 
     def samples(self, function: F) -> F:
-        """Decorate a generator of ``pb.sample(...)``: arguments for checks and benchmarks."""
+        """Decorate a generator of ``pb.sample(...)``: arguments for checks and benchmarks. This may be added at any time."""
         return self._set("samples", function, function)
 
     def explain(self) -> None:
