@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-import io
+import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -17,6 +17,7 @@ from ..report import codes
 from ..report.report import Report
 from .evaluate import preserved_state
 from .probe import Settings as Settings
+from .searched import searched_cases
 from .session import run_case as run_case
 
 
@@ -85,20 +86,15 @@ def check(
     given = {k: v for k, v in stated.items() if v} | {k: v for k, v in flags.items() if v is False}
     configured = read_configuration(Path.cwd())[1].get("declare", {})
     declaration = declaration_of(resolved.function or target, configured=configured, subject=resolved.subject).update("pb.check", **given)
-    if inputs is None and not kwargs:
-        return _check_searched(target, declaration, settings)
-    args = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)
-    return run_case(Case(target, args, dict(kwargs or {}), declaration, origin="given"), settings)
+    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+        if inputs is None and not kwargs:
+            return _check_searched(target, declaration, settings)
+        args = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)
+        return run_case(Case(target, args, dict(kwargs or {}), declaration, origin="given"), settings)
 
 
 def _check_searched(target: Any, declaration: Declaration, settings: Settings) -> Report:
-    from .searched import searched_cases
-
-    report = Report()
-    with preserved_state(), contextlib.redirect_stdout(io.StringIO()):
+    with preserved_state():
         cases, nothing = searched_cases(target, declaration, settings.seed)
-    if nothing is not None:
-        return nothing
-    for case in cases:
-        report = report.merge(run_case(case, settings))
-    return report
+    report = nothing or Report()
+    return report.merge(*(run_case(case, settings) for case in cases))

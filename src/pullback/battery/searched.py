@@ -29,9 +29,14 @@ def searched_cases(target: Any, declaration: Declaration, seed: int) -> tuple[li
     if resolved.function is None:
         return [], _nothing(target, "sample inputs are searched for Functions only; pass inputs for a callable", "")
     result = find_inputs(resolved.function, seed=seed)
-    if result.cases:
-        return [replace(c, target=target, declaration=declaration, index=i) for i, c in enumerate(result.cases)], None
-    return [], _nothing(target, str(result.last_error or "the search found no call that runs"), result.skeleton)
+    found = list(result.cases)
+    if result.severed is not None:
+        found.append(replace(result.severed, only=("PB509",)))
+    if "proved" in result.flags and result.attempted is not None:
+        found.append(result.attempted)
+    if found:
+        return [replace(c, target=target, declaration=declaration, index=i) for i, c in enumerate(found)], None
+    return [], _nothing(target, result.last_error or result.reason or "no call runs", result.skeleton)
 
 
 def _sampled(target: Any, declaration: Declaration) -> list[Case]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import io
 import time
 import traceback
 import warnings
@@ -20,6 +18,7 @@ from ..report.finding import JSON, CheckRun, Evidence, Finding
 from ..report.report import Report
 from .base import Check, Skipped, Unsupported, all_checks
 from .evaluate import UserCodeError, preserved_state
+from .guards import guarded
 from .probe import Probe, Settings
 
 
@@ -39,7 +38,7 @@ def run_case(
         skip: Codes that are not run (those that ran, or killed the process, before).
     """
     settings = settings or Settings()
-    with preserved_state(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+    with preserved_state(), warnings.catch_warnings():
         warnings.simplefilter("ignore")
         return _Run(Probe(case, settings), announce, skip).report()
 
@@ -76,6 +75,7 @@ class _Run:
             if check.code not in self.skip
             and check.code not in settings.ignore
             and (not settings.select or check.code in settings.select)
+            and (not self.probe.case.only or check.code in self.probe.case.only)
             and (check.tier == "default" or (check.tier == "thorough" and settings.thorough) or check.code in settings.select)
         ]
 
@@ -119,7 +119,7 @@ class _Run:
             if missing:
                 status, reason = "skipped", missing
             else:
-                found = list(check.run(self.probe))
+                found = [guarded(self.probe, finding) for finding in check.run(self.probe)]
                 self.probe.findings.extend(found)
                 if found:
                     loud = [f for f in found if f.severity != "note"]

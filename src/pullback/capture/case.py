@@ -22,7 +22,8 @@ class Case:
         declaration: What the author promises; `against` and `declare` lay more over it.
         origin: Who chose the inputs. Findings on ``"searched"`` inputs are guarded more strictly.
         index: Position in the printed list of samples, the ``--case`` number.
-        invented: Paths of arguments that the search made up and whose contract is unknown (callables, modules, objects).
+        invented: Names of arguments that the search made up and whose contract is unknown (callables, modules, objects).
+        only: Codes that this case is for; empty: all.
     """
 
     target: Any
@@ -32,6 +33,7 @@ class Case:
     origin: Origin = "given"
     index: int = 0
     invented: tuple[str, ...] = ()
+    only: tuple[str, ...] = ()
 
     def against(self, reference: Callable[..., Any]) -> Case:
         """Return this case with a reference: a callable of the same arguments that computes the same with plain torch."""

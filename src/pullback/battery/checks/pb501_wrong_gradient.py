@@ -90,7 +90,6 @@ class WrongGradient(Check):
         return self.finding(
             probe,
             f"{probe.backward_name} returns {nothing} for {wrong.path} with {variant.name}",
-            severity="warning" if probe.case.invented else "error",
             evidence=[
                 Evidence(
                     f"with {variant.name}, along a random direction of {wrong.path}, paired with a random grad_output",
@@ -142,7 +141,7 @@ class WrongGradient(Check):
             probe,
             f"{probe.backward_name} returns {'only single precision' if single else 'a wrong gradient'} for {wrong.path}",
             evidence=evidence,
-            severity="note" if single else "warning" if probe.case.invented else "error",
+            severity="note" if single else "error",
             path=wrong.path,
             attachments=attachments,
             cause=guesses[0].text if guesses else f"no known pattern explains it: {where}" if where else None,

@@ -101,7 +101,6 @@ class WrongGradientAtEdge(Check):
         return self.finding(
             probe,
             f"{name} {what} for {v.path} at {where}",
-            severity="warning" if probe.case.invented else "error",
             evidence=[evidence],
             cause="the formula does not hold at this value (a division by it, a comparison that leaves it out, a branch); at the sample it does",
             fix=f"Compute {gradient_name(v.path)} at this value as the limit that forward has there.",

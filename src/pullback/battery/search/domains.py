@@ -57,7 +57,7 @@ def _domains(value: torch.Tensor) -> Iterator[tuple[str, Mapping]]:
         yield "symmetric", lambda t: (t + t.mH) / 2
         yield "symmetric positive definite", lambda t: t @ t.mH / t.shape[-1] + torch.eye(t.shape[-1], dtype=t.dtype, device=t.device)
     if not value.requires_grad and not value.is_complex():
-        yield "0/1", lambda t: (t > 0).to(t.dtype)
+        yield "0/1", lambda t: (t > t.median()).to(t.dtype)
     yield "small", lambda t: 0.1 * t
     yield "large", lambda t: 10 * t
 

@@ -1,0 +1,62 @@
+"""Findings about values on searched inputs: is the Function wrong, or were its arguments outside of what it is meant for?"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from ..report.finding import Finding
+from ..trees import map_leaves
+from .evaluate import Evaluator, UserCodeError
+from .probe import Probe
+from .search.domains import ladder
+from .value import ValueTest
+
+VALUE_CODES = frozenset({"PB501", "PB502"})
+
+
+def guarded(probe: Probe, finding: Finding) -> Finding:
+    """Return `finding` as it may be reported: an error about a value is a warning at most where the inputs may be to blame.
+
+    Given and recorded inputs are taken at their word. On searched ones an invented callable, module or object makes a value finding a warning; so does
+    a domain of one argument (non-negative, 0/1, rows that sum to one, symmetric, …) inside which the gradient is right.
+    """
+    if finding.code not in VALUE_CODES or finding.severity != "error" or probe.case.origin != "searched":
+        return finding
+    if probe.case.invented:
+        names = ", ".join(f"`{name}`" for name in probe.case.invented)
+        return replace(finding, severity="warning", certain=False, cause=f"the gradient depends on what {names} is, which the search made up")
+    path = finding.attachments.get("input")
+    contract = contract_of(probe, path) if isinstance(path, str) else None
+    if contract is None:
+        return finding
+    return replace(finding, severity="warning", certain=False, cause=f"right if {contract}: is that the contract?")
+
+
+def contract_of(probe: Probe, path: str) -> str | None:
+    """Return the domain of an argument inside which the gradient for `path` is right: ``"`mask` is 0/1"``; None where there is none."""
+    names = {f"args[{i}]": name for i, (name, _) in enumerate(probe.native.named[: len(probe.case.args)])}
+    for domain, place, function in ladder(probe.case):
+        evaluator = _inside(probe.exact, place, function)
+        try:
+            if ValueTest(evaluator, seed=probe.settings.seed).careful(path).ok:
+                return f"`{names.get(place, place)}` is {domain}"
+        except (UserCodeError, RuntimeError, StopIteration):
+            continue
+    return None
+
+
+def _inside(evaluator: Evaluator, place: str, function: Callable[[Tensor], Tensor]) -> Evaluator:
+    """Return the op composed with `function` on the argument at `place`."""
+    target = evaluator.target
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        def put(at: str, leaf: Any) -> Any:
+            return function(leaf) if at == place else leaf
+
+        return target.call(*map_leaves(put, args, "args"), **map_leaves(put, kwargs, "kwargs"))
+
+    return evaluator.variant(target=replace(target, call=call))

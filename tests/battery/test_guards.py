@@ -1,0 +1,83 @@
+"""Findings on searched inputs: wrong inputs must not become a fault of the Function."""
+
+import torch
+
+import pullback as pb
+from pullback.battery.check import run_case
+
+
+class Masked(torch.autograd.Function):
+    """Right for masks of 0 and 1 only: mask * mask is taken for mask."""
+
+    @staticmethod
+    def forward(ctx, x, mask):
+        ctx.save_for_backward(mask)
+        return x * mask * mask
+
+    @staticmethod
+    def backward(ctx, dy):
+        (mask,) = ctx.saved_tensors
+        return dy * mask, None
+
+
+class Wrong(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, mask):
+        ctx.save_for_backward(mask)
+        return x * mask
+
+    @staticmethod
+    def backward(ctx, dy):
+        (mask,) = ctx.saved_tensors
+        return 2 * dy * mask, None
+
+
+class Through(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, fn):
+        ctx.save_for_backward(x)
+        return fn(x)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return 2 * x * dy, None
+
+
+def searched(function, *args, invented=()):
+    return pb.Case(function, args, origin="searched", invented=invented)
+
+
+def tensors():
+    return torch.randn(3, 4, dtype=torch.float64, requires_grad=True), torch.rand(3, 4, dtype=torch.float64)
+
+
+def found(case):
+    return [f for f in run_case(case).findings if f.code == "PB501"]
+
+
+def test_a_contract_on_values_is_a_question():
+    (finding,) = found(searched(Masked, *tensors()))
+    assert finding.severity == "warning"
+    assert finding.cause == "right if `mask` is 0/1: is that the contract?"
+
+
+def test_given_inputs_are_taken_at_their_word():
+    (finding,) = found(pb.case(Masked, *tensors()))
+    assert finding.severity == "error"
+
+
+def test_a_fault_stays_one_on_every_domain():
+    (finding,) = found(searched(Wrong, *tensors()))
+    assert finding.severity == "error"
+
+
+def test_an_invented_callable_makes_it_a_warning():
+    (finding,) = found(searched(Through, tensors()[0], torch.tanh, invented=("fn",)))
+    assert finding.severity == "warning"
+    assert "`fn`" in finding.cause
+
+
+def test_inputs_are_searched_where_none_are_given():
+    assert {f.code for f in pb.check(Wrong).findings if f.severity == "error"} == {"PB501"}
+    assert not [f for f in pb.check(Masked).findings if f.severity == "error"]
