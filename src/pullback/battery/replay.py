@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .. import trees
 from ..capture.calls import Function, methods_of, replaced
+from ..capture.saved import reachable
 from .evaluate import Evaluator, Outcome, UserCodeError, copy_tensor, differentiable
 from .probe import Probe, same
 
@@ -72,6 +73,7 @@ class Setting:
     subset: tuple[str, ...]
     cotangents: list[Tensor]
     expected: list[Tensor | None]
+    effects: list[Tensor | None]
     second: list[Tensor | None] | None = None
 
 
@@ -101,7 +103,7 @@ class Replay:
             expected = evaluator.vjp(outcome, [copy_tensor(c) for c in cotangents])
         except UserCodeError:
             return None
-        setting = Setting(evaluator, subset, cotangents, expected)
+        setting = Setting(evaluator, subset, cotangents, expected, _effects(outcome))
         setting.second = self._second(setting)
         return setting
 
@@ -112,7 +114,7 @@ class Replay:
             with altered(self.functions, alter):
                 outcome: Outcome = evaluator.forward(requires_grad=setting.subset)
                 got = evaluator.vjp(outcome, [copy_tensor(c) for c in setting.cotangents])
-                if not all(map(same, got, setting.expected)):
+                if not all(map(same, got, setting.expected)) or not _all_same(_effects(outcome), setting.effects):
                     return False
                 return setting.second is None or _all_same(self._second(setting), setting.second)
         except UserCodeError:
@@ -157,6 +159,15 @@ class Replay:
                     return False
                 tried = tried or any(reached)
         return True if tried else None
+
+
+def _effects(outcome: Outcome) -> list[Tensor | None]:
+    """Return copies of what backward may have written besides gradients: attributes of arguments (``main_grad``), tensors in objects, ``.grad``."""
+    found: list[Tensor | None] = []
+    for value in (*outcome.arguments.args, *outcome.arguments.kwargs.values()):
+        for _, tensor in reachable(value):
+            found += [copy_tensor(tensor), None if tensor.grad is None else copy_tensor(tensor.grad)]
+    return found
 
 
 def _all_same(a: list[Tensor | None] | None, b: list[Tensor | None] | None) -> bool:

@@ -155,3 +155,28 @@ spares = [
     pb.case(SecondOrder, x(3)),
     pb.case(Clamped, x(3)),
 ]
+
+
+class Accumulates(torch.autograd.Function):
+    """x is needed for what backward adds to an attribute of w alone."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        ctx.main_grad = w.main_grad
+        return x @ w
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        ctx.main_grad += x.t() @ dy.detach()
+        return dy @ w.t(), None
+
+
+def with_main_grad():
+    w = x(4, 2).detach()
+    w.main_grad = torch.zeros(4, 2, dtype=torch.float64)
+    return w
+
+
+spares.append(pb.case(Accumulates, x(3, 4), with_main_grad()).declare(static=("w",)))
