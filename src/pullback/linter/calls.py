@@ -206,16 +206,12 @@ class Calls(Expressions):
         else:
             self._touch_all(node, arguments)
         self._function_writes(node, full, last, arguments)
-        if (
-            full.startswith("torch.")
-            and not full.startswith(names.SUBMODULES_NOT_TENSOR)
-            and last not in names.NOT_TENSORS
-            and not last[:1].isupper()
-        ):
+        module = full.rpartition(".")[0]
+        if module in names.OPERATION_MODULES and last not in names.NOT_TENSORS and not last[:1].isupper():
             result = self.computed(last, node, tuple(arguments))
-        elif full.startswith("torch.autograd.grad"):
-            result = derived(*arguments, kind="unknown")
-        elif full.startswith("torch.") and not full.startswith("torch.ops.") and "all_to_all" not in last:
+        elif (
+            full.startswith(names.SUBMODULES_NOT_TENSOR) and not full.startswith(("torch.ops.", "torch.autograd.")) and "all_to_all" not in last
+        ) or (module == "torch" and last in names.NOT_TENSORS):
             result = OTHER
         else:
             result = derived(*arguments)
@@ -301,6 +297,8 @@ class Calls(Expressions):
             return replace(first.through("maybe"), kind="tensor")
         if name in names.CASTS:
             return self.fresh_tensor(replace(derived(*operands[:1]), kind="tensor", dtype=_cast(name, node, first)))
+        if name in names.TUPLE_RESULTS:
+            return replace(derived(*operands, kind="tensor"), container="tuple")
         if name in names.VIEW_SEQUENCES:
             return replace(first.through("view"), kind="tensor", container="tuple")
         if name in names.LIKE or name in names.FACTORIES:

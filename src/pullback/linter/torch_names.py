@@ -129,3 +129,8 @@ SUBMODULES_NOT_TENSOR = (
     "torch.profiler.",
     "torch.amp.",
 )
+TUPLE_RESULTS = _words("""
+    svd qr eigh eig slogdet lstsq unique unique_consecutive std_mean var_mean frexp meshgrid broadcast_tensors aminmax geqrf lu lu_unpack lu_factor
+    inv_ex cholesky_ex solve_ex ldl_factor native_layer_norm native_group_norm native_batch_norm symeig batch_norm_stats
+""")
+OPERATION_MODULES = frozenset(("torch", "torch.nn.functional", "torch.linalg", "torch.special", "torch.fft", "torch.functional", "torch.Tensor"))
