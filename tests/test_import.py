@@ -59,7 +59,9 @@ def test_import_takes_less_than_60_ms():
     assert statistics.median(float(python(TIMED)) for _ in range(5)) < 0.060
 
 
-@pytest.mark.parametrize("module", ["pullback", "pullback.report", "pullback.report.codes", "pullback.declare", "pullback.linter.engine", "pullback.cli.main"])
+@pytest.mark.parametrize(
+    "module", ["pullback", "pullback.report", "pullback.report.codes", "pullback.declare", "pullback.linter.engine", "pullback.cli.main"]
+)
 def test_import_leaves_torch_alone(module):
     loaded = python(LOADED.format(module=module)).split()
     assert "pullback" in loaded
