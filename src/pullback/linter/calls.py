@@ -238,7 +238,7 @@ class Calls(Expressions):
         elif full.startswith("torch.") and (_is_inplace(last) or any(k.arg == "inplace" and _is_true(k.value) for k in node.keywords)):
             self.write(first, node, last, "method", receiver)
 
-    def _method(self: Interpreter, node: ast.Call, func: ast.Attribute, base: Value, arguments: list[Value], discarded: bool) -> Value:  # type: ignore[misc]
+        elif _is_python_value(full, module, last):
         name = func.attr
         if name in names.META_METHODS and base.kind != "ctx":
             self.touch(base, "meta", node)
@@ -326,6 +326,13 @@ class Calls(Expressions):
         site = self.site or node
         self.record.bends[site.lineno] = site  # type: ignore[attr-defined]
         return replace(value, refs=value.refs | {Ref("nonlinear", site.lineno, "from")})  # type: ignore[attr-defined]
+
+
+def _is_python_value(full: str, module: str, name: str) -> bool:
+    """Whether a function of torch returns no tensor: a setting, a process group, a dtype."""
+    if module == "torch":
+        return name in names.NOT_TENSORS
+    return full.startswith(names.SUBMODULES_NOT_TENSOR) and not full.startswith(("torch.ops.", "torch.autograd.")) and "all_to_all" not in name
 
 
 def _is_inplace(name: str) -> bool:
