@@ -47,6 +47,7 @@ class Slopes:
         measured: Whether the element could be measured at all.
         displacement: The input's effective displacement, flat: what the gradient is paired with.
         relative_noise: Noise of the forward relative to its values.
+        rough: Whether differences of neighbouring steps disagree, as they do where a kink or jump lies inside the stencil.
     """
 
     low: Tensor
@@ -56,6 +57,7 @@ class Slopes:
     measured: Tensor
     displacement: Tensor
     relative_noise: float
+    rough: Tensor
 
     def bounds(self, cotangent: Tensor) -> tuple[float, float, float]:
         """Return the least and greatest value of <cotangent, derivative> over measured elements, and the tolerance around them."""
@@ -85,9 +87,7 @@ def slopes(evaluate: Vector, path: str, x: Tensor, direction: Tensor, centre: Te
     best = _stencil(evaluate, path, x, direction, centre, tolerance.BASE_STEP * scale)
     coarse = max(best.relative_noise, tolerance.eps(x.dtype), known_noise)
     if coarse > 1e-12:
-        wide = _stencil(evaluate, path, x, direction, centre, tolerance.noisy_step(coarse) * scale, known_noise)
-        wide.relative_noise = max(wide.relative_noise, coarse)
-        return wide
+        return _noisy(evaluate, path, x, direction, centre, max(known_noise, tolerance.eps(x.dtype) / 4), coarse)
     step = tolerance.BASE_STEP * scale
     for _ in range(2):
         if _sharp(best):
@@ -95,6 +95,17 @@ def slopes(evaluate: Vector, path: str, x: Tensor, direction: Tensor, centre: Te
         step /= 32
         best = _tighter(best, _stencil(evaluate, path, x, direction, centre, step))
     return best
+
+
+def _noisy(evaluate: Vector, path: str, x: Tensor, direction: Tensor, centre: Tensor, known_noise: float, coarse: float) -> Slopes:
+    """One wide stencil; its noise is the largest of three neighbouring ones, and elements with a kink inside it are left out."""
+    step = tolerance.noisy_step(coarse) * scale_of(x)
+    wide, *others = (_stencil(evaluate, path, x, direction, centre, factor * step, known_noise) for factor in (1.0, 0.9, 0.8))
+    for other in others:
+        wide.noise = torch.maximum(wide.noise, other.noise)
+    wide.measured = wide.measured & ~wide.rough
+    wide.relative_noise = max(wide.relative_noise, coarse)
+    return wide
 
 
 def _sharp(found: Slopes) -> bool:
@@ -115,18 +126,19 @@ def _tighter(a: Slopes, b: Slopes) -> Slopes:
         a.measured | b.measured,
         a.displacement,
         a.relative_noise,
+        pick(a.rough, b.rough),
     )
 
 
 def _stencil(evaluate: Vector, path: str, x: Tensor, direction: Tensor, f0: Tensor, step: float, known_noise: float = 0.0) -> Slopes:
     moved = {k: x + (k * step) * direction.to(x.dtype) for k in _STENCIL}
     f = {k: evaluate({path: value}) for k, value in moved.items()}
-    displacement = _central4({k: flat([moved[k]]) for k in _STENCIL}, step)
+    displacement = central4({k: flat([moved[k]]) for k in _STENCIL}, step)
     if any(v.shape != f0.shape for v in f.values()):
         none = torch.zeros_like(f0)
-        return Slopes(none, none, none, none, torch.zeros_like(f0, dtype=torch.bool), displacement, 0.0)
+        return Slopes(none, none, none, none, torch.zeros_like(f0, dtype=torch.bool), displacement, 0.0, torch.zeros_like(f0, dtype=torch.bool))
     central = (f[1] - f[-1]) / (2 * step)
-    fourth = _central4(f, step)
+    fourth = central4(f, step)
     right = (-3 * f0 + 4 * f[1] - f[2]) / (2 * step)
     left = (3 * f0 - 4 * f[-1] + f[-2]) / (2 * step)
     truncation = (fourth - central).abs()
@@ -137,16 +149,21 @@ def _stencil(evaluate: Vector, path: str, x: Tensor, direction: Tensor, f0: Tens
     size = max(_largest(v) for v in (f0, *f.values()))
     noise = sigma / step
     kink = (right - left).abs() > 4 * (2 * truncation + 4 * noise)
-    one_sided = torch.maximum((right - (f[1] - f0) / step).abs(), (left - (f0 - f[-1]) / step).abs())
+    ahead, behind = (f[1] - f0) / step, (f0 - f[-1]) / step
+    one_sided = torch.maximum((right - ahead).abs(), (left - behind).abs())
     low = torch.where(kink, torch.minimum(left, right), fourth)
     high = torch.where(kink, torch.maximum(left, right), fourth)
     slack = torch.where(kink, one_sided, truncation)
+    unlike = ((f[1] - 2 * f0 + f[-1]) - (f[2] - 2 * f0 + f[-2]) / 4).abs() / step
+    third = (f[2] - 2 * f[1] + 2 * f[-1] - f[-2]).abs() / (2 * step)
+    steepest = torch.stack([left, right, ahead, behind]).abs().amax(0)
+    rough = torch.maximum(unlike, third) > tolerance.ROUGH * steepest + tolerance.SIGMAS * noise
     finite = torch.isfinite(low) & torch.isfinite(high) & torch.isfinite(slack)
     jump = torch.maximum(high - low, slack) * step > size / 64
-    return Slopes(low, high, slack, noise, finite & ~jump, displacement, float(pooled) / size if size else 0.0)
+    return Slopes(low, high, slack, noise, finite & ~jump, displacement, float(pooled) / size if size else 0.0, rough)
 
 
-def _central4(f: Mapping[int, Tensor], step: float) -> Tensor:
+def central4(f: Mapping[int, Tensor], step: float) -> Tensor:
     """The fourth-order central difference, from differences, so that equal values give exactly zero."""
     return (8 * (f[1] - f[-1]) - (f[2] - f[-2])) / (12 * step)
 

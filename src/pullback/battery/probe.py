@@ -86,7 +86,8 @@ class Repeats:
 class Probe:
     """One case under examination.
 
-    Checks read what they need from its cached properties and run the op through `native` (as given) or `exact` (float64 where the op takes it).
+    Checks read what they need from its cached properties and run the op through `native` (as given) or `exact` (float64 where the op takes it). What
+    a check that passes has to add is left in `remarks` under its code.
     """
 
     def __init__(self, case: Case, settings: Settings | None = None) -> None:
@@ -101,6 +102,7 @@ class Probe:
             self.native = self.native.cast(self.settings.dtype)
         self.generator = torch.Generator().manual_seed(self.settings.seed)
         self.memo: dict[str, Any] = {}
+        self.remarks: dict[str, str] = {}
 
     @property
     def declaration(self) -> Declaration:

@@ -121,6 +121,7 @@ class _Run:
             else:
                 found = [guarded(self.probe, finding) for finding in check.run(self.probe)]
                 self.probe.findings.extend(found)
+                reason = self.probe.remarks.get(check.code, "")
                 if found:
                     loud = [f for f in found if f.severity != "note"]
                     status = loud[0].status if loud else found[0].status

@@ -25,6 +25,15 @@ SHARP = 1e-7
 NARROW = 4 * 2.0**-23
 """Relative error of a float64 gradient that was computed in float32: some roundings of 2^-24 each."""
 
+NOISY = 1e-6
+"""Relative noise of a forward from which single difference quotients are too coarse, and many are pooled (bfloat16 and float16)."""
+
+ROUGH = 0.2
+"""Second and third differences of a kink inside a stencil reach at least 0.2 of the slope; those of a smooth function stay below it."""
+
+KINKED = 1 / 8
+"""Where a larger part of the outputs has a kink inside the stencil, no claim is made: more of them lie there unseen."""
+
 
 def eps(dtype: torch.dtype) -> float:
     """Return the machine epsilon of a floating or complex dtype."""

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
 from . import numeric, tolerance
 from .evaluate import Evaluator, Outcome, UserCodeError, copy_tensor, differentiable, random_like
+from .noisy import pooled
 from .single import narrow_inside
 
 DIRECTIONS = 4
@@ -34,6 +35,7 @@ class InputVerdict:
         tolerance: What was allowed around them.
         reason: Why nothing could be measured.
         noise: Relative noise of the forward.
+        unseen: How large a relative error of the whole gradient could have gone unseen, where the forward is noisy; 0 elsewhere.
         narrow: Whether the gradient has only float32's digits although the inputs have more; it is then right to those.
     """
 
@@ -48,6 +50,7 @@ class InputVerdict:
     reason: str = ""
     noise: float = 0.0
     narrow: bool = False
+    unseen: float = 0.0
 
     @property
     def error(self) -> float:
@@ -194,12 +197,16 @@ class ValueTest:
         worst: InputVerdict | None = None
         narrow = True
         moves = measured_any = False
-        noise = 0.0
+        complete = True
+        noise = kinked = unseen = 0.0
         for _ in range(self.directions):
             direction = spread(x.shape, x.is_complex(), self.generator)
             found = numeric.slopes(self.evaluate, path, x, direction, centre, known_noise)
             noise = max(noise, found.relative_noise)
             moves = moves or bool(((found.low != 0) | (found.high != 0))[found.measured].any())
+            if found.relative_noise > 1e-12 and found.rough.numel():
+                kinked = max(kinked, float(found.rough.double().mean()))
+            complete = complete and bool((found.measured | found.rough).all())
             if not bool(found.measured.any()):
                 continue
             measured_any = True
@@ -210,6 +217,7 @@ class ValueTest:
                 allowed += (64 * tolerance.eps(x.dtype) + self.leave[1]) * size
                 if self.leave[0]:
                     allowed += self.leave[0] * float(numeric.flat(cotangent).norm() * found.displacement.norm())
+                unseen = max(unseen, allowed / size) if noise > 1e-12 and size > 0 else unseen
                 candidate = InputVerdict(path, False, none, True, got, low, high, allowed, noise=noise)
                 if candidate.error <= allowed:
                     continue
@@ -218,11 +226,28 @@ class ValueTest:
                     worst = candidate
         if worst is not None and narrow and x.dtype in (torch.float64, torch.complex128) and narrow_inside(self.evaluator):
             return InputVerdict(path, True, none, moves, noise=noise, narrow=True)
+        if worst is not None and kinked > tolerance.KINKED:
+            return InputVerdict(path, None, none, moves, reason="too many kinks for the step that the op's precision asks for", noise=noise)
         if worst is not None:
             return InputVerdict(path, False, none, moves, worst.got, worst.low, worst.high, worst.tolerance, noise=noise)
         if not measured_any:
             return InputVerdict(path, None, none, moves, reason="no output element has a measurable slope at this point", noise=noise)
-        return InputVerdict(path, True, none, moves, noise=noise)
+        verdict = InputVerdict(path, True, none, moves, noise=noise, unseen=unseen)
+        pools = complete and kinked <= tolerance.KINKED and noise >= tolerance.NOISY and not self.nonnegative
+        return self._pooled(verdict, index, x) if pools else verdict
+
+    def _pooled(self, verdict: InputVerdict, index: int, x: Tensor) -> InputVerdict:
+        found = pooled(self, verdict.path, index, x, verdict.noise)
+        if found is None:
+            return verdict
+        allowed = found.allowed + sum(self.leave) * abs(found.got)
+        if abs(found.got - found.expected) <= allowed:
+            return replace(verdict, unseen=found.unseen)
+        return replace(verdict, ok=False, got=found.got, low=found.expected, high=found.expected, tolerance=allowed, unseen=found.unseen)
+
+    def forward(self) -> Outcome:
+        """Return a fresh forward at the sample."""
+        return self.evaluator.forward()
 
     def _pairs(self, found: numeric.Slopes, index: int) -> list[tuple[list[Tensor], Tensor | None]]:
         if bool(found.measured.all()):

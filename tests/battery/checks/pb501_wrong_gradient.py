@@ -184,6 +184,52 @@ class Twice(torch.autograd.Function):
         return (dy + dz) * w, (dy + dz) * x
 
 
+class Gated(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, gate, mean=False, bias=None):
+        ctx.save_for_backward(x, gate)
+        ctx.mean = mean
+        ctx.biased = bias is not None
+        y = x if gate is None else x * gate
+        y = y.mean(0) if mean else y.sum(0)
+        return y if bias is None else y + bias
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, gate = ctx.saved_tensors
+        bias = dy.clone() if ctx.biased else None
+        dy = (dy / len(x) if ctx.mean else dy).expand(x.shape)
+        return dy * gate if gate is not None else dy.clone(), dy * x if gate is not None else None, None, bias
+
+
+class ForgetsMean(Gated):
+    @staticmethod
+    def backward(ctx, dy):
+        x, gate = ctx.saved_tensors
+        bias = dy.clone() if ctx.biased else None
+        dy = dy.expand(x.shape)
+        return dy * gate if gate is not None else dy.clone(), dy * x if gate is not None else None, None, bias
+
+
+class ForgetsUngated(Gated):
+    @staticmethod
+    def backward(ctx, dy):
+        x, gate = ctx.saved_tensors
+        bias = dy.clone() if ctx.biased else None
+        dy = (dy / len(x) if ctx.mean else dy).expand(x.shape)
+        return dy * gate if gate is not None else torch.zeros_like(x), dy * x if gate is not None else None, None, bias
+
+
+class NeedsBias(Gated):
+    @staticmethod
+    def backward(ctx, dy):
+        x, gate = ctx.saved_tensors
+        if ctx.biased:
+            bias = dy.clone()
+        dy = (dy / len(x) if ctx.mean else dy).expand(x.shape)
+        return dy * gate if gate is not None else dy.clone(), dy * x if gate is not None else None, None, bias
+
+
 def x(*shape, dtype=torch.float64):
     return torch.randn(shape, dtype=dtype, requires_grad=True)
 
@@ -200,6 +246,10 @@ kills = [
     pb.case(ForgetsToScale, x(20), 0.25),
     pb.case(ForgetsAlpha, x(3), x(3)),
     pb.case(SameWeights, x(3), x(3), x(3)),
+    pb.case(ForgetsMean, x(3, 4), x(3, 4), True),
+    pb.case(ForgetsMean, x(3, 4), x(3, 4), False),
+    pb.case(ForgetsUngated, x(3, 4), x(3, 4), False, x(4)),
+    pb.case(NeedsBias, x(3, 4), x(3, 4), True, x(4)),
 ]
 spares = [
     pb.case(RightNumpyTanh, x(4)),
@@ -212,4 +262,33 @@ spares = [
     pb.case(AddsInPlace, x(3), x(3)),
     pb.case(Total, x(3), x(3), x(3)),
     pb.case(Twice, x(3), x(3)),
+    pb.case(Gated, x(3, 4), x(3, 4), False, x(4)),
+    pb.case(Gated, x(3, 4), x(3, 4), True, x(4)),
+    pb.case(Gated, x(3, 4), None, True, None),
 ]
+
+
+class SortsSingle(torch.autograd.Function):
+    """Takes nothing but the dtype it was written for; its entries are as dense as the step of a difference quotient is wide."""
+
+    dtype = torch.float32
+
+    @classmethod
+    def accept(cls, x):
+        if x.dtype != cls.dtype:
+            raise TypeError(f"expected {cls.dtype}, got {x.dtype}")
+
+    @staticmethod
+    def forward(ctx, x):
+        SortsSingle.accept(x)
+        values, order = x.sort()
+        ctx.save_for_backward(order)
+        return values
+
+    @staticmethod
+    def backward(ctx, dy):
+        (order,) = ctx.saved_tensors
+        return torch.empty_like(dy).scatter(0, order, dy)
+
+
+spares += [pb.case(SortsSingle, x(200, dtype=torch.float32)), pb.case(SortsSingle, x(6, dtype=torch.float32))]

@@ -11,14 +11,17 @@ from .. import tolerance
 from ..base import Check, Skipped
 from ..conjugates import missing_conjugate
 from ..diagnose import causes
-from ..edges import failures
+from ..edges import agree, failures
 from ..evaluate import UserCodeError
 from ..locate import locate
 from ..probe import Probe, gradient_name
+from ..truth import eager
 from ..value import InputVerdict
 from ..variants import Variant, other_branches
 
 BUDGET = 0.3
+NOISELESS = 1e-12
+"""Above this relative noise of the forward differences are coarse, and autograd of the forward that agrees with backward clears it."""
 
 
 class WrongGradient(Check):
@@ -59,13 +62,19 @@ class WrongGradient(Check):
             if (
                 probe.deliberate(wrong.path)
                 or (wrong.none and not probe.explained(wrong.path))
-                or probe.explained(wrong.path, "PB601", "PB602", "PB611", "PB615")
+                or probe.explained(wrong.path, "PB601", "PB602", "PB611", "PB614", "PB615")
                 or (probe.settings.runs("PB510") and missing_conjugate(probe, wrong.path))
+                or (wrong.noise > NOISELESS and agree(probe, probe.exact, eager(probe.exact), wrong.path))
             ):
                 continue
             yield self._wrong(probe, wrong)
         if not verdict.wrong and probe.nonlinearity is None:
             yield from self._in_other_branches(probe)
+        blurred = max(verdict.inputs.values(), key=lambda v: v.unseen, default=None)
+        if blurred is not None and blurred.ok and blurred.unseen:
+            probe.remarks[self.code] = (
+                f"in this precision an error of less than {blurred.unseen:.1g} of {gradient_name(blurred.path)} would go unseen"
+            )
         unmeasured = [v for v in verdict.inputs.values() if v.ok is None]
         if unmeasured and len(unmeasured) == len(verdict.inputs):
             raise Skipped(unmeasured[0].reason)
