@@ -184,3 +184,30 @@ def compiled_from(function: Any) -> Any:
     Fallback: None, so that the source of a compiled helper is not read. Retire when torch.compile sets `__wrapped__` on all that it returns.
     """
     return getattr(function, "_torchdynamo_orig_callable", None)
+
+
+def forward_mode_below(values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
+    """A context manager in which tangents of outer jvp levels are propagated, and `values` without their tangents at the level that is running.
+
+    torch runs a Function's jvp with forward mode switched off for every level, so that jvp(jvp(f)) of a Function is silently 0; switched on, what
+    jvp reads must not bring its tangent of the present level along. Fallback: none. Retire when torch does the same.
+    """
+    import torch
+    import torch._C._functorch as _functorch
+    from torch.autograd.forward_ad import _set_fwd_grad_enabled
+
+    stack = _functorch.get_interpreter_stack() or ()
+    level = max((i.level() for i in stack if i.key() == _functorch.TransformType.Jvp), default=-1)
+
+    def primal(value: Any) -> Any:
+        if not isinstance(value, torch.Tensor):
+            return value
+        if _functorch.is_batchedtensor(value):
+            own = _functorch.maybe_get_level(value)
+            inner, dim = _functorch._unwrap_batched(value, own)
+            return _functorch._add_batch_dim(primal(inner), dim, own)
+        if _functorch.is_gradtrackingtensor(value) and _functorch.maybe_get_level(value) == level:
+            return _functorch._wrap_for_grad(_functorch._unwrap_for_grad(value, level), level)
+        return value
+
+    return _set_fwd_grad_enabled(True), tuple([primal(value) for value in values])

@@ -463,6 +463,29 @@ def test_retain_graph_gives_the_same_twice():
         torch.autograd.grad(y, (x, w))
 
 
+@pytest.mark.parametrize("name", [name for name in ZOO if "complex" not in name and "random" not in name])
+def test_forward_mode_with_one_tangent_at_a_time_and_in_any_layout(name):
+    from torch.autograd import forward_ad
+
+    entry = ZOO[name]
+    torch.manual_seed(0)
+    inputs = entry.inputs()
+    for i in range(len(inputs)):
+        with forward_ad.dual_level():
+
+            def run(function, i=i):
+                xs = [x.mT.contiguous().mT if x.dim() > 1 else x for x in inputs]
+                xs[i] = forward_ad.make_dual(xs[i], inputs[i].cos())
+                out = entry.call(function, *xs)
+                outs = (out,) if isinstance(out, torch.Tensor) else tuple(out)
+                return [forward_ad.unpack_dual(o).tangent for o in outs if o.is_floating_point()]
+
+            for got, expected in zip(run(entry.op), run(entry.reference), strict=True):
+                torch.testing.assert_close(
+                    torch.zeros(()) if got is None else got, torch.zeros(()) if expected is None else expected, check_dtype=False
+                )
+
+
 def test_affine_gradients_agree_with_the_composite():
     x, a, b = leaf(3), leaf(3), leaf(3)
     assert gradcheck(lambda x, a, b: affine(x, {"scale": a, "shift": b}), (x, a, b))

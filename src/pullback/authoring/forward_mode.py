@@ -8,12 +8,14 @@ from typing import Any, Self
 
 import torch
 
+from .. import _compat
 from .errors import OpError, place_of
 from .keeping import Kept
 from .rules import Definition
 from .runtime import Tensor, zeros_of
 from .structure import flatten
 
+_transforms = _compat.transforms_active()
 Push = Callable[[Callable[..., Any], Any, tuple[Any, ...], tuple[Any, ...]], Any]
 
 
@@ -28,6 +30,13 @@ def push_of(definition: Definition, body: Callable[..., Any], saved_args: Callab
     names = definition.names
 
     def push(pull: Callable[..., Any], ctx: Any, saved: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+        if not _transforms():
+            return push_here(pull, ctx, saved, tangents)
+        outer_levels, values = _compat.forward_mode_below((*saved, *tangents))
+        with outer_levels:
+            return push_here(pull, ctx, values[: len(saved)], values[len(saved) :])
+
+    def push_here(pull: Callable[..., Any], ctx: Any, saved: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
         moving = [i for i, tangent in enumerate(tangents) if tangent is not None]
         for i in moving:
             _refuse_static(definition, names[i])
@@ -60,10 +69,17 @@ def _refuse_static(definition: Definition, name: str) -> None:
 
 
 def _answer(ctx: Any, outs: list[Any]) -> Any:
-    """Tangents in the places of the Function's outputs."""
+    """Tangents in the places of the Function's outputs, laid out as the outputs are: torch asserts that where an output is a view."""
+    outs = [_laid_out(out, meta) for out, meta in zip(outs, (*ctx.metas, *ctx.hidden_metas), strict=True)]
     if ctx.marked:
         return (*outs, None)
     return outs[0] if ctx.many is None else tuple(outs)
+
+
+def _laid_out(tangent: Any, meta: Any) -> Any:
+    if meta is None or not isinstance(tangent, Tensor) or isinstance(tangent, Unusable) or meta[3] is None or tangent.stride() == meta[3]:
+        return tangent
+    return torch.empty_strided(meta[0], meta[3], dtype=tangent.dtype, device=tangent.device).copy_(tangent)
 
 
 def _given(definition: Definition, ctx: Any, residuals: dict[str, Any], tangents: tuple[Any, ...]) -> list[Any]:

@@ -208,7 +208,6 @@ def batched_body(definition: Definition, body: Callable[..., Any]) -> Callable[.
             return tuple(leaves), _dims_of(dims, spec, len(leaves))
 
     structure: list[Any] = [None]
-    rule = _vmap_rule(definition, body)
     transforms = _compat.transforms_active()
 
     def call(*args: Any) -> Any:
@@ -219,6 +218,8 @@ def batched_body(definition: Definition, body: Callable[..., Any]) -> Callable[.
         out = build(spec, outs[: len(outs) - len(kept)])
         return Kept(out, dict(zip(kept, outs[len(outs) - len(kept) :], strict=True))) if kept else out
 
+    # An outer vmap may be running when the rule is, so it calls what it is a part of.
+    rule = _vmap_rule(definition, call)
     return call
 
 

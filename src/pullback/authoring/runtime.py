@@ -133,8 +133,9 @@ def from_graph(result: Any, info: Any) -> Any:
 
 
 def metas_of(values: Any) -> tuple[Any, ...]:
-    """Shape, dtype and device of each tensor, from which zeros are made."""
-    return tuple([(value.shape, value.dtype, value.device) if isinstance(value, Tensor) else None for value in values])
+    """Shape, dtype, device and, outside of transforms, strides of each tensor."""
+    strided = not _transforms()
+    return tuple([(v.shape, v.dtype, v.device, v.stride() if strided else None) if isinstance(v, Tensor) else None for v in values])
 
 
 def cotangents(ctx: Any, dy: Any, more: tuple[Any, ...], kept: int) -> tuple[Any, ...]:
