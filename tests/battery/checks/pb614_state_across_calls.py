@@ -187,3 +187,37 @@ spares = [
     pb.case(Counts, x(3)),
     pb.case(UpdatesOnce, x(4, 3), torch.zeros(3, dtype=torch.float64)),
 ]
+
+
+class FlipsCache(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, cache):
+        ctx.cache = cache
+        return x @ cache["m"]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        return dy @ ctx.cache["m"].neg_().t().neg(), None
+
+
+class FillsCache(torch.autograd.Function):
+    """Keeps a factor in the cache that it is given, the same in every call."""
+
+    @staticmethod
+    def forward(ctx, x, cache):
+        ctx.cache = cache
+        return x @ cache["m"]
+
+    @staticmethod
+    def backward(ctx, dy):
+        transposed = ctx.cache.setdefault("t", ctx.cache["m"].t().contiguous())
+        return dy @ transposed, None
+
+
+def cache():
+    return {"m": torch.eye(3, dtype=torch.float64) + 1}
+
+
+kills.append(pb.case(FlipsCache, x(3), cache()))
+spares.append(pb.case(FillsCache, x(3), cache()))

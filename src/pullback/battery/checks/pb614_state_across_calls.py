@@ -58,11 +58,12 @@ class StateAcrossCalls(Check):
     code = "PB614"
     name = "state-across-calls"
     severity = "error"
+    stage = 1
 
     def run(self, probe: Probe) -> Iterator[Finding]:
         self.alive: list[object] = []
         with pristine(probe.pristine, probe.target):
-            finding = self._interleaved(probe) or self._dtypes(probe) or self._updates(probe)
+            finding = self._interleaved(probe) or self._shared(probe) or self._dtypes(probe) or self._updates(probe)
         self.alive.clear()
         if finding is not None:
             yield finding
@@ -107,6 +108,32 @@ class StateAcrossCalls(Check):
 
     def _call(self, probe: Probe, evaluator: Evaluator) -> _Call:
         return self._backward(probe, evaluator, self._forward(probe, evaluator))
+
+    def _shared(self, probe: Probe) -> Finding | None:
+        """Find a backward that changes what the next call with the same arguments (a cache among them) returns.
+
+        A tensor argument that backward writes into is PB609's.
+        """
+        evaluator = probe.native
+        if evaluator.nonleaf:
+            return None
+        try:
+            calm, shared = evaluator.arguments(), evaluator.arguments()
+            repeated = [[copy_tensor(y) for y in evaluator.forward(calm).outputs] for _ in range(2)]
+            outcome = evaluator.forward(shared)
+            before = [copy_tensor(a) for a in shared.args if isinstance(a, Tensor)]
+            evaluator.vjp(outcome, _cotangents(outcome))
+            if not all(map(same, before, [a.detach() for a in shared.args if isinstance(a, Tensor)])):
+                return None
+            after = evaluator.forward(shared)
+        except UserCodeError:
+            return None
+        if len(repeated[0]) != len(repeated[1]) or not all(map(same, *repeated)):
+            return None
+        for path, got, expected in zip(after.paths, after.outputs, repeated[0], strict=False):
+            if not same(got.detach(), expected):
+                return self._changes_next(probe, path)
+        return None
 
     def _dtypes(self, probe: Probe) -> Finding | None:
         if not all(leaf.template.is_floating_point() for leaf in probe.native.wanted):
@@ -169,6 +196,20 @@ class StateAcrossCalls(Check):
             cause="a buffer that is kept between calls is returned",
             certain=True,
             fix="return a fresh tensor, or a clone of the buffer",
+            path="",
+        )
+
+    def _changes_next(self, probe: Probe, path: str) -> Finding:
+        return self.finding(
+            probe,
+            f"{probe.backward_name} changes what the next call with the same arguments returns",
+            evidence=[
+                Evidence(f"{path} of forward, before and after one backward; without it two forwards agree", got="different", expected="the same")
+            ],
+            cause="backward writes into something that the arguments hold (a cache, a buffer)",
+            certain=True,
+            fix="work on a copy in backward: the out-of-place operation, or .clone() before the first write",
+            path="",
         )
 
     def _mixed(self, probe: Probe, how: str, order: tuple[int, ...], what: str, got: str, expected: str) -> Finding:
@@ -190,6 +231,7 @@ class StateAcrossCalls(Check):
             cause="something made for the first dtype is kept and used again (a cache whose key leaves out the dtype, a global buffer)",
             certain=True,
             fix="make the dtype part of the cache's key, or keep nothing between calls",
+            path="",
         )
 
     def _twice(self, probe: Probe, path: str) -> Finding:
@@ -200,6 +242,7 @@ class StateAcrossCalls(Check):
             cause="backward recomputes forward together with its side effect",
             certain=True,
             fix=f"leave {path} alone in backward: pass a flag to the recomputation, or keep what forward computed",
+            path="",
         )
 
 

@@ -93,7 +93,6 @@ class RandomStateMoved(Check):
             cause="backward draws its random numbers again instead of using forward's",
             certain=True,
             fix="save what was drawn (the mask), or save torch.get_rng_state() in forward and set it inside fork_rng in backward",
-            path=path,
         )
 
 
