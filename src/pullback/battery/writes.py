@@ -29,6 +29,11 @@ class Write:
     changed: int
     count: int
 
+    @property
+    def cached(self) -> bool:
+        """Whether the tensor is held by a dict or object argument and needs no gradient: a cache or an accumulator that outlives the call."""
+        return not self.wanted and ("['" in self.path or "." in self.path)
+
 
 @dataclass(slots=True)
 class Writes:

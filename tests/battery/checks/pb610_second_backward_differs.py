@@ -154,3 +154,34 @@ spares = [
     pb.case(InnerGraphInBackward, x(3)),
     pb.case(Noise, x(30)),
 ]
+
+
+class FlipsCache(torch.autograd.Function):
+    """Changes the sign of a cached factor in place and relies on it."""
+
+    @staticmethod
+    def forward(ctx, x, cache):
+        ctx.cache = cache
+        return cache["factor"] * x
+
+    @staticmethod
+    def backward(ctx, dy):
+        return -ctx.cache["factor"].neg_() * dy, None
+
+
+class CountsInCache(FlipsCache):
+    """Accumulates into a cache that gradients do not depend on."""
+
+    @staticmethod
+    def backward(ctx, dy):
+        ctx.cache["seen"] += dy.detach().sum()
+        return ctx.cache["factor"] * dy, None
+
+
+def cached():
+    factor = torch.randn(4, dtype=torch.float64)
+    return {"factor": factor, "seen": torch.zeros((), dtype=torch.float64)}
+
+
+kills += [pb.case(FlipsCache, torch.randn(4, dtype=torch.float64, requires_grad=True), cached())]
+spares += [pb.case(CountsInCache, torch.randn(4, dtype=torch.float64, requires_grad=True), cached())]

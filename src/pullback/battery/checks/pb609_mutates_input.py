@@ -32,7 +32,7 @@ class MutatesInput(Check):
 
     Limits:
         Buffers that need no gradient and that forward updates (running statistics) are a note. A buffer that backward moves again as forward did is
-        PB610.
+        PB610, and so is a cache inside a container argument: accumulating into one is legitimate as long as gradients repeat.
     """
 
     code = "PB609"
@@ -48,7 +48,7 @@ class MutatesInput(Check):
                 yield self._forward(probe, write)
         repeated = {w.path for w in found.in_forward if not w.wanted}
         for write in found.in_backward:
-            if write.path not in repeated:
+            if write.path not in repeated and not write.cached:
                 yield self._backward(probe, write)
 
     def _forward(self, probe: Probe, write: Write) -> Finding:

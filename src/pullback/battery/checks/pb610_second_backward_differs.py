@@ -40,7 +40,7 @@ class SecondBackwardDiffers(Check):
     stage = 2
 
     def run(self, probe: Probe) -> Iterator[Finding]:
-        if probe.explained("", "PB609") and writes(probe).in_backward:
+        if probe.explained("", "PB609") and any(not write.cached for write in writes(probe).in_backward):
             return
         result = probe.second_backward
         if isinstance(result, UserCodeError):
