@@ -209,9 +209,7 @@ class Calls(Expressions):
         module = full.rpartition(".")[0]
         if module in names.OPERATION_MODULES and last not in names.NOT_TENSORS and not last[:1].isupper():
             result = self.computed(last, node, tuple(arguments))
-        elif (
-            full.startswith(names.SUBMODULES_NOT_TENSOR) and not full.startswith(("torch.ops.", "torch.autograd.")) and "all_to_all" not in last
-        ) or (module == "torch" and last in names.NOT_TENSORS):
+        elif _is_python_value(full, module, last):
             result = OTHER
         else:
             result = derived(*arguments)
@@ -238,7 +236,7 @@ class Calls(Expressions):
         elif full.startswith("torch.") and (_is_inplace(last) or any(k.arg == "inplace" and _is_true(k.value) for k in node.keywords)):
             self.write(first, node, last, "method", receiver)
 
-        elif _is_python_value(full, module, last):
+    def _method(self: Interpreter, node: ast.Call, func: ast.Attribute, base: Value, arguments: list[Value], discarded: bool) -> Value:  # type: ignore[misc]
         name = func.attr
         if name in names.META_METHODS and base.kind != "ctx":
             self.touch(base, "meta", node)
