@@ -82,3 +82,74 @@ def test_a_compiled_function_leads_to_its_source():
 
     assert _compat.compiled_from(torch.compile(double, backend="eager")) is double
     assert _compat.compiled_from(double) is None
+
+
+class _Double(torch.autograd.Function):
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x):
+        return 2 * x
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, dy):
+        return 2 * dy
+
+
+def test_transforms_are_seen_while_they_run():
+    active, seen = _compat.transforms_active(), []
+    torch.func.grad(lambda x: (seen.append((active(), _compat.jvp_levels())), x)[1])(torch.tensor(1.0))
+    torch.func.jvp(lambda x: (seen.append((active(), _compat.jvp_levels())), x)[1], (torch.tensor(1.0),), (torch.tensor(1.0),))
+    assert seen == [(True, 0), (True, 1)]
+    assert not active()
+    with _compat.outside_transforms():
+        assert not active()
+
+
+def test_forward_levels_and_autocast_are_seen():
+    from torch.autograd import forward_ad
+
+    level, autocast = _compat.forward_level(), _compat.any_autocast()
+    assert level._current_level < 0
+    with forward_ad.dual_level():
+        assert level._current_level >= 0
+    assert not autocast()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert autocast()
+
+
+def test_the_c_entry_and_the_entry_under_transforms():
+    x = torch.ones(2, requires_grad=True)
+    assert _compat.c_apply(_Double)(x).grad_fn.name() == "_DoubleBackward"
+    assert torch.func.grad(lambda x: _compat.call_under_transforms(_Double, x).sum())(torch.ones(2)).tolist() == [2, 2]
+
+
+def test_dead_wrappers_are_unwrapped():
+    leaked = []
+    torch.func.grad(lambda x: (leaked.append(x), x.sum())[1])(torch.ones(2))
+    (plain,) = _compat.unwrap_dead((leaked[0],))
+    assert type(plain) is torch.Tensor
+    assert plain is not leaked[0]
+    assert plain.tolist() == [1, 1]
+
+
+def test_a_constant_result_is_not_traced():
+    seen = []
+    known = _compat.constant_result(lambda: seen.append(torch.compiler.is_dynamo_compiling()) or 3)
+    assert torch.compile(lambda x: x * known(), backend="eager", fullgraph=True)(torch.ones(1)).item() == 3
+    assert seen[0] is False
+
+
+def test_forward_mode_below_keeps_outer_tangents_and_drops_those_of_the_level():
+    def inner(x):
+        _, (dropped,) = _compat.forward_mode_below((x,))
+        return dropped * 1
+
+    value, tangent = torch.func.jvp(inner, (torch.tensor(3.0),), (torch.tensor(1.0),))
+    assert (value.item(), tangent.item()) == (3, 0)
+    outer = torch.func.jvp(lambda x: torch.func.jvp(lambda y: inner(y * 1) * 0 + inner(x), (x,), (x,))[0], (torch.tensor(3.0),), (torch.tensor(1.0),))
+    assert outer[0].item() == 3

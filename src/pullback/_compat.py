@@ -203,7 +203,7 @@ def forward_mode_below(values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         if not isinstance(value, torch.Tensor):
             return value
         if _functorch.is_batchedtensor(value):
-            own = _functorch.maybe_get_level(value)
+            own: Any = _functorch.maybe_get_level(value)
             inner, dim = _functorch._unwrap_batched(value, own)
             return _functorch._add_batch_dim(primal(inner), dim, own)
         if _functorch.is_gradtrackingtensor(value) and _functorch.maybe_get_level(value) == level:
@@ -211,3 +211,105 @@ def forward_mode_below(values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
         return value
 
     return _set_fwd_grad_enabled(True), tuple([primal(value) for value in values])
+
+
+def dispatch_modes_active() -> Callable[[], bool]:
+    """The test for a running dispatch mode (fake tensors, tracing, selective checkpoint), which sees every operator call.
+
+    Fallback: none is seen. Retire when torch has a public test.
+    """
+    import torch
+
+    count = getattr(torch._C, "_len_torch_dispatch_stack", None)
+    return (lambda: count() > 0) if count is not None else (lambda: False)
+
+
+def saved_tensor_hook() -> Callable[[], Any]:
+    """What packs tensors that are saved now, or None; non-reentrant checkpoint is such a hook.
+
+    Fallback: none is seen. Retire when torch can be asked whether a checkpoint is running.
+    """
+    import torch
+
+    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
+    if top is None:
+        return lambda: None
+
+    def hook() -> Any:
+        pair = top(False)
+        return pair[0] if pair else None
+
+    return hook
+
+
+def inside_backward() -> Callable[[], bool]:
+    """The test whether the engine is running a backward in this thread, as it is when a checkpoint recomputes.
+
+    Fallback: it is never seen. Retire when torch has a public test.
+    """
+    import torch
+
+    task = getattr(torch._C, "_current_graph_task_id", None)
+    return (lambda: task() != -1) if task is not None else (lambda: False)
+
+
+def traced_as(wrapper: Any, original: Any) -> Any:
+    """`wrapper`, in whose place dynamo traces `original`.
+
+    Fallback: dynamo traces the wrapper. Retire when torch.compiler can say this.
+    """
+    wrapper._torchdynamo_inline = original
+    return wrapper
+
+
+def on_new_function(seen: Callable[[Any], None]) -> Callable[[], None]:
+    """Call `seen` with every autograd.Function subclass that is made from now on; returns what ends this.
+
+    Fallback: `Function.__init_subclass__`, which a class may forget to call. Retire when torch has a registry of Functions.
+    """
+    from torch.autograd.function import FunctionMeta
+
+    original = FunctionMeta.__init__
+
+    def init(cls: Any, name: str, bases: tuple[type, ...], attrs: dict[str, Any]) -> None:
+        original(cls, name, bases, attrs)
+        seen(cls)
+
+    FunctionMeta.__init__ = init
+
+    def end() -> None:
+        if FunctionMeta.__init__ is init:
+            FunctionMeta.__init__ = original
+
+    return end
+
+
+def compiled_graphs() -> int:
+    """How many graphs torch.compile has made in this process; dynamo is not imported for this.
+
+    Fallback: 0. Retire when torch.compiler counts them.
+    """
+    import sys
+
+    counters = getattr(sys.modules.get("torch._dynamo.utils"), "counters", {})
+    return int(counters.get("stats", {}).get("unique_graphs", 0))
+
+
+def on_traced_function(seen: Callable[[Any], None]) -> Callable[[], None] | None:
+    """Call `seen` with every Function class whose apply dynamo traces from now on; returns what ends this, None where dynamo is not imported.
+
+    Fallback: None. Retire when dynamo reports what it inlines.
+    """
+    import sys
+
+    kind = getattr(sys.modules.get("torch._dynamo.variables.misc"), "AutogradFunctionVariable", None)
+    original = getattr(kind, "call_apply", None)
+    if kind is None or original is None:
+        return None
+
+    def call_apply(self: Any, *args: Any, **kwargs: Any) -> Any:
+        seen(self.fn_cls)
+        return original(self, *args, **kwargs)
+
+    kind.call_apply = call_apply
+    return lambda: setattr(kind, "call_apply", original)
