@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .. import trees
 from .base import Skipped
-from .evaluate import FORWARD_SEED, Evaluator, copy_tensor, differentiable
+from .evaluate import FORWARD_SEED, Evaluator, copy_tensor
 from .probe import Probe
 
 
@@ -74,8 +74,3 @@ def held(function: Callable[..., Any], *args: Any) -> Any:
     """Return ``function(*args)`` under the random state in which forwards run."""
     torch.default_generator.manual_seed(FORWARD_SEED)
     return function(*args)
-
-
-def floats(tensors: tuple[Any, ...]) -> list[Tensor]:
-    """Return the floating tensors among `tensors`, detached from any transform."""
-    return [t for t in tensors if isinstance(t, Tensor) and differentiable(t)]
