@@ -21,8 +21,10 @@ _STENCIL = (-2, -1, 1, 2)
 
 
 def flat(tensors: Sequence[Tensor]) -> Tensor:
-    """Return all entries of `tensors` as one float64 vector, complex ones as pairs."""
+    """Return all entries of `tensors` as one float64 vector, complex ones as pairs; it may share memory with a single tensor."""
     parts = [(torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).reshape(-1).to(torch.float64) for t in tensors]
+    if len(parts) == 1:
+        return parts[0]
     return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
 
 

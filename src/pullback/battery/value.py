@@ -15,7 +15,7 @@ from .single import narrow_inside
 
 DIRECTIONS = 4
 COTANGENTS = 2
-SKETCHES = 2
+SKETCHES = 1
 SIGNED = (0.5, 1.0, 2.0)
 _HALF = torch.tensor(0.5, dtype=torch.float64)
 
@@ -153,8 +153,9 @@ class ValueTest:
         directions = [self._directions(leaf.template) for leaf in leaves]
         there, back = [], []
         for k, size in [*((k, step) for k in range(SKETCHES)), (0, 2 * step)]:
-            there.append(self.evaluate({leaf.path: leaf.template + size * d[k] for leaf, d in zip(leaves, directions, strict=True)}))
-            back.append(self.evaluate({leaf.path: leaf.template - size * d[k] for leaf, d in zip(leaves, directions, strict=True)}))
+            moves = [size * d[k] for d in directions]
+            there.append(self.evaluate({leaf.path: leaf.template + move for leaf, move in zip(leaves, moves, strict=True)}))
+            back.append(self.evaluate({leaf.path: leaf.template - move for leaf, move in zip(leaves, moves, strict=True)}))
         if any(v.shape != u[0].shape for v in (*there, *back)):
             return {}
         numbers = u @ (torch.stack(there) - torch.stack(back)).T / (2 * step)
