@@ -111,7 +111,7 @@ class CheckpointMismatch(Check):
             return self.finding(
                 probe,
                 f"{probe.backward_name} gives another {gradient_name(leaf.path)} {how}",
-                evidence=[Evidence(f"{how}: differs by {error:.1e}", error=error, tolerance=allowed, why_tolerance=tolerance.WHY_LINEAR)],
+                evidence=[Evidence(how, error=error, tolerance=allowed, why_tolerance=tolerance.WHY_LINEAR)],
                 cause=f"backward depends on more than what {owner(probe)} saves: the identity of a saved tensor, or state that forward leaves behind",
                 fix="let backward use only the values in ctx.saved_tensors and what forward put on ctx",
                 path=leaf.path,

@@ -76,7 +76,7 @@ class VmapMismatch(Check):
             f"torch.vmap of {owner(probe)} gives other {what.removeprefix('the ')} than a loop over the samples",
             location=probe.forward_location if what == "the outputs" else probe.backward_location,
             evidence=[
-                Evidence(f"{BATCH} samples, {how}: {name} differs by {error:.1e}", error=error, tolerance=allowed, why_tolerance=tolerance.WHY_LINEAR)
+                Evidence(f"{BATCH} samples, {how}: {name}", error=error, tolerance=allowed, why_tolerance=tolerance.WHY_LINEAR)
             ],
             cause="the batching rule treats samples as one input, or moves a dimension wrongly",
             fix="generate_vmap_rule = True where forward and backward are plain torch code; in vmap, move each input by its own in_dims entry",

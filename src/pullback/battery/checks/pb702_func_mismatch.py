@@ -81,7 +81,7 @@ class FuncMismatch(Check):
         return self.finding(
             probe,
             f"{name} of {owner(probe)} differs from autograd",
-            evidence=[Evidence(f"{name}: {part} differs by {error:.1e}", error=error, tolerance=allowed, why_tolerance=tolerance.WHY_ANALYTIC)],
+            evidence=[Evidence(f"{name}: {part}", error=error, tolerance=allowed, why_tolerance=tolerance.WHY_ANALYTIC)],
             cause="backward uses more than what save_for_backward carries through transforms: an attribute, a global, a test of requires_grad",
             fix="save tensors by save_for_backward in setup_context, and decide by ctx.needs_input_grad",
         )
