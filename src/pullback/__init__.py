@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from .battery.check import check as check
     from .capture.case import Case as Case
     from .capture.case import case as case
+    from .recorder.run import recording as recording
     from .report.finding import CheckRun as CheckRun
     from .report.finding import Edit as Edit
     from .report.finding import Evidence as Evidence
@@ -34,6 +35,7 @@ _HOMES = {
     "check": "battery.check",
     "Case": "capture.case",
     "case": "capture.case",
+    "recording": "recorder.run",
     "CheckRun": "report.finding",
     "Edit": "report.finding",
     "Evidence": "report.finding",

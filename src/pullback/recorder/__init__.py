@@ -1,0 +1,1 @@
+"""Record what a program really does with custom derivatives, and check that."""

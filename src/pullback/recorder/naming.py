@@ -1,0 +1,96 @@
+"""What a Function class stands for: itself, a `pb.op`, or a torch.library op; and under which name it is recorded."""
+
+from __future__ import annotations
+
+import inspect
+import re
+import sys
+from typing import Any
+
+import torch
+
+from ..capture.calls import forward_names, relative_path, resolve_target
+from ..capture.recorded import FunctionRecord, Kind
+
+GENERATED = "pullback._generated."
+LIBRARY = "torch._library.autograd"
+_LIBRARY_PREFIX = "GeneratedBackwardFor_"
+
+
+def is_recorded(function: type[torch.autograd.Function]) -> bool:
+    """Whether calls of a class are noted: the classes of a program and its libraries are, those by which torch and this package work are not."""
+    module = function.__module__ or ""
+    if module == LIBRARY:
+        return function.__name__.startswith(_LIBRARY_PREFIX)
+    if module.startswith(GENERATED):
+        return True
+    return module.partition(".")[0] not in ("torch", "pullback", "functorch")
+
+
+def record_of(function: type[torch.autograd.Function]) -> FunctionRecord:
+    """Return an empty record under the name of what the class stands for."""
+    module = function.__module__
+    if module == LIBRARY:
+        return _of_library(function)
+    if module.startswith(GENERATED):
+        return _of_op(function)
+    path, line = _place(function)
+    name = f"{module}.{function.__qualname__}"
+    return FunctionRecord(name, "function", module, function.__qualname__, path, line, live=function)
+
+
+def argument_names(function: type[torch.autograd.Function], record: FunctionRecord) -> tuple[str, ...]:
+    """Return the names of a call's arguments."""
+    if record.kind == "library" and record.live is not None:
+        return tuple(argument.name for argument in record.live._schema.arguments)
+    if record.kind == "op":
+        return tuple(name.removeprefix("arg_") for name in forward_names(function))
+    return forward_names(function)
+
+
+def arguments_of(kind: Kind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the call's own arguments: torch.library hands its Function the keyword arguments and a key set in one last object."""
+    if kind != "library" or not args:
+        return args, kwargs
+    return args[:-1], dict(getattr(args[-1], "keyword_only_args", None) or {})
+
+
+def _of_op(function: type[torch.autograd.Function]) -> FunctionRecord:
+    generated = sys.modules.get(function.__module__)
+    module = function.__module__.removeprefix(GENERATED).rpartition(".")[0]
+    identity = getattr(generated, "defined_at", None)
+    qualname = identity or function.__qualname__
+    live = _live_op(module, qualname, generated) if identity else None
+    path, line = _place(live) if live is not None else ("", 0)
+    return FunctionRecord(f"{module}.{qualname}", "op", module, qualname, path, line, live=live)
+
+
+def _live_op(module: str, qualname: str, generated: Any) -> Any:
+    """Return the op by its name; where it is local to a function, the generated function behind it."""
+    value: Any = sys.modules.get(module)
+    for part in qualname.split("."):
+        value = getattr(value, part, None)
+    if value is not None and hasattr(value, "__pullback__"):
+        return value
+    return vars(generated).get(re.sub(r"\W", "_", qualname.rpartition(".")[2]))
+
+
+def _of_library(function: type[torch.autograd.Function]) -> FunctionRecord:
+    live = _live_library(function)
+    name = str(live).removeprefix("<OpOverload(").rstrip(")>") if live is not None else function.__name__.removeprefix(_LIBRARY_PREFIX)
+    if live is not None:
+        name = f"{live.namespace}::{live._opname}.{live._overloadname}"
+    return FunctionRecord(name, "library", "", name, live=live)
+
+
+def _live_library(function: type[torch.autograd.Function]) -> Any:
+    """Return the torch.library op that a generated class differentiates: its forward closes over it."""
+    forward = inspect.unwrap(function.forward)
+    names = inspect.getclosurevars(forward).nonlocals if inspect.isfunction(forward) else {}
+    found = names.get("op")
+    return found if isinstance(found, torch._ops.OpOverload) else None
+
+
+def _place(thing: Any) -> tuple[str, int]:
+    location = resolve_target(thing).location
+    return (relative_path(location.path), location.line) if location is not None else ("", 0)
