@@ -15,10 +15,10 @@ import torch
 
 from .. import _compat
 from . import autocast, automatic, runtime, structure
-from .errors import OpError, Place, listed, place_of, refuse_gradient
-from .forward_mode import push_of, second_order_message
+from .errors import Place, refuse_gradient
+from .forward_mode import push_of
 from .generate import Writer, signature_text
-from .keeping import Kept
+from .guards import plain_name, refusal_of_order, returner, several_of, shape_checker, unkeeper
 from .opaque import batched_body, call_opaque
 from .probation import Probation
 from .rules import Definition, Param, Rule
@@ -154,7 +154,7 @@ class Built:
             "stand_in": automatic.stand_in,
             "body": self.body,
             "unpack": runtime.unpack_kept if definition.kept else runtime.unpack,
-            "refuse": lambda name: refuse_gradient(definition.name, _plain(name), definition.place),
+            "refuse": lambda name: refuse_gradient(definition.name, plain_name(name), definition.place),
             "refuse_order": refusal_of_order(definition),
             "unkeep": unkeeper(definition),
             "must_return": returner(definition),
@@ -230,10 +230,6 @@ _SHARED = """
 """
 
 
-def _plain(name: str) -> str:
-    return name.removeprefix("arg_")
-
-
 def with_automatic_rule(definition: Definition, body: Callable[..., Any]) -> Definition:
     """The definition with the rule that stands for a surrogate or for recomputing."""
     if (
@@ -288,97 +284,6 @@ def callable_rule(definition: Definition, rule: Rule) -> Callable[..., Any]:
 
         function = once_only(definition, rule, function)
     return function
-
-
-def refusal_of_order(definition: Definition) -> Callable[[str], None]:
-    """Raises for a second derivative through a kept value without rules of its own."""
-
-    def refuse_order(name: str) -> None:
-        raise OpError(second_order_message(definition, _plain(name)))
-
-    return refuse_order
-
-
-def unkeeper(definition: Definition) -> Callable[[Any], tuple[Any, ...]]:
-    """Takes a body's output and its kept values apart."""
-    names, where = definition.kept, f"{definition.name} ({definition.place})"
-
-    def unkeep(value: Any) -> tuple[Any, ...]:
-        if not isinstance(value, Kept):
-            wanted = ", ".join(f"{name}=..." for name in names)
-            raise OpError(f"{where} must return pb.keep(out, {wanted}) on every path; got a bare output.")
-        values = value.values
-        for name in names:
-            if name not in values:
-                raise OpError(f"{where} did not keep {name!r} this time; it kept {listed(values)}. Keep the same names on every path.")
-            if structure.holds_tensor(values[name]):
-                raise OpError(
-                    f"{definition.name} ({definition.place}): the kept value {name!r} is a container; keep each tensor by a name of its own."
-                )
-        return (value.out, *[values[name] for name in names])
-
-    return unkeep
-
-
-def returner(definition: Definition) -> Callable[..., Any]:
-    """Checks that an argument changed in place is returned, as autograd needs it, and returns the very argument: dynamo tells them apart."""
-
-    def must_return(name: str, value: Any, y: Any, many: Any) -> tuple[Any, Any]:
-        if y is value:
-            return value, many
-        if many is not None and any(leaf is value for leaf in many[0]):
-            return y, (tuple([value if leaf is value else leaf for leaf in many[0]]), *many[1:])
-        raise OpError(f"{definition.name} ({definition.place}) changes {_plain(name)!r} in place, so it must return it; it returned something else.")
-
-    return must_return
-
-
-def several_of(definition: Definition, rules: tuple[Rule, ...]) -> Callable[[Any, int], Any]:
-    """Checks that a joint rule returned one gradient for each of its arguments."""
-
-    def several(value: Any, i: int) -> Any:
-        rule = rules[i]
-        if isinstance(value, (tuple, list)) and len(value) == len(rule.targets):
-            return value
-        got = f"{len(value)} values" if isinstance(value, (tuple, list)) else f"one {type(value).__name__}"
-        where = f"{definition.name}.vjp[{rule.title}] ({place_of(rule.function)})"
-        raise OpError(f"{where} must return {len(rule.targets)} gradients, for {listed(rule.targets)}; got {got}.")
-
-    return several
-
-
-def shape_checker(definition: Definition, rules: tuple[Rule, ...]) -> Callable[[Any, Any], Any]:
-    """Checks that each gradient has its argument's shape, or a shape that broadcasting made of it."""
-
-    def check_shapes(shapes: tuple[Any, ...], grads: Any) -> Any:
-        for i, grad in enumerate(grads if isinstance(grads, tuple) else (grads,)):
-            if grad is None:
-                continue
-            if not isinstance(grad, Tensor):
-                where = _rule_place(definition, rules, i)
-                raise OpError(f"{where} returned a {type(grad).__name__} for {definition.names[i]!r}; a gradient is a tensor or None.")
-            if shapes[i] is not None and not _reducible(grad.shape, shapes[i]):
-                raise OpError(
-                    f"{_rule_place(definition, rules, i)} returned a gradient of shape {list(grad.shape)} for {definition.names[i]!r}, "
-                    f"which has shape {list(shapes[i])}."
-                )
-        return grads
-
-    return check_shapes
-
-
-def _rule_place(definition: Definition, rules: tuple[Rule, ...], i: int) -> str:
-    name = definition.names[i]
-    rule = next(rule for rule in rules if any(_plain(target) == name for target in rule.targets))
-    return f"{definition.name}.vjp[{rule.title}] ({rule.place})"
-
-
-def _reducible(got: Any, wanted: Any) -> bool:
-    if got == wanted:
-        return True
-    if len(got) < len(wanted):
-        return False
-    return all(w in (1, g) for g, w in zip(got[len(got) - len(wanted) :], wanted, strict=True))
 
 
 def graph_form(transform: Any, c_apply: Any) -> tuple[Callable[..., Any], Callable[[], Any]]:

@@ -1,0 +1,144 @@
+"""Corners: values kept twice or returned as they came, several outputs beside kept ones, missing cotangents, scalars, empty tensors."""
+
+import pytest
+import torch
+from authoring_zoo import linear_gelu, muladd, normal
+from torch.autograd import gradcheck, gradgradcheck
+
+import pullback as pb
+
+
+def leaf(*shape):
+    return normal(*shape).requires_grad_()
+
+
+def test_a_kept_value_that_is_the_output():
+    @pb.op
+    def exp(x):
+        y = torch.exp(x)
+        return pb.keep(y, y=y)
+
+    exp.vjp("y")(lambda dy: dy)
+    exp.vjp("x", of="y")(lambda dy, y: dy * y)
+    x = leaf(3)
+    assert gradcheck(exp, x, check_forward_ad=True)
+    assert gradgradcheck(exp, x)
+
+
+def test_a_kept_value_that_is_an_argument():
+    @pb.op
+    def square(x, on=True):
+        z = x
+        return pb.keep(z * z, z=z)
+
+    square.vjp("z")(lambda dy, z: 2 * dy * z)
+    square.vjp("x", of="z")(lambda dz: dz)
+    x = leaf(3)
+    assert gradcheck(square, x, check_forward_ad=True)
+    assert gradgradcheck(square, x)
+
+
+def test_an_identity_op():
+    @pb.op
+    def reverse_gradient(x, scale: float = 1.0):
+        return x
+
+    reverse_gradient.vjp("x", exact=False)(lambda dy, scale: -scale * dy)
+    x = torch.ones(2, requires_grad=True)
+    y = reverse_gradient(x, 2.0)
+    y.sum().backward()
+    assert x.grad.tolist() == [-2, -2]
+    assert torch.func.grad(lambda x: reverse_gradient(x).sum())(torch.ones(2)).tolist() == [-1, -1]
+    assert torch.vmap(torch.func.grad(lambda x: reverse_gradient(x).sum()))(torch.ones(2, 2)).eq(-1).all()
+
+
+@pytest.mark.parametrize("undefined", ["zeros", "none"])
+def test_several_outputs_beside_a_kept_value(undefined):
+    @pb.op
+    def both(x):
+        e = torch.exp(x)
+        return pb.keep((e * 2, e.sum()), e=e)
+
+    @both.vjp("e", undefined=undefined)
+    def _(dys):
+        a, b = dys
+        if undefined == "zeros":
+            return 2 * a + b
+        return 2 * (0 if a is None else a) + (0 if b is None else b) * torch.ones(3, dtype=torch.float64)
+
+    both.vjp("x", of="e")(lambda de, e: de * e)
+    x = leaf(3)
+    for call in (both, lambda x: both(x)[0], lambda x: both(x)[1]):
+        assert gradcheck(call, x, check_forward_ad=True)
+        assert gradgradcheck(call, x)
+        got = torch.func.jacrev(lambda x, call=call: sum(v.sum() for v in call(x)) if isinstance(call(x), tuple) else call(x).sum())(x.detach())
+        assert got.shape == (3,)
+
+
+def test_missing_cotangents_under_transforms_are_zeros():
+    @pb.op
+    def pair(x):
+        return x * 1, x * 2
+
+    @pair.vjp("x")
+    def _(dys):
+        return dys[0] + 2 * dys[1]
+
+    x = normal(3)
+    assert torch.func.grad(lambda x: pair(x)[1].sum())(x).tolist() == [2, 2, 2]
+    assert torch.vmap(torch.func.grad(lambda x: pair(x)[0].sum()))(normal(2, 3)).eq(1).all()
+    _, tangents = torch.func.jvp(pair, (x,), (x,))
+    torch.testing.assert_close(tangents, (x, 2 * x))
+
+
+def test_scalars_and_empty_tensors():
+    a, b, c = (torch.tensor(v, dtype=torch.float64, requires_grad=True) for v in (1.0, 2.0, 3.0))
+    assert gradcheck(muladd, (a, b, c))
+    x = torch.empty(0, 3, dtype=torch.float64, requires_grad=True)
+    w = leaf(4, 3)
+    gx, gw = torch.autograd.grad(linear_gelu(x, w).sum(), (x, w))
+    assert gx.shape == (0, 3)
+    assert gw.eq(0).all()
+
+
+def test_expanded_and_transposed_cotangents():
+    x, w = leaf(4, 3), leaf(5, 3)
+    for dy in (torch.ones(1, dtype=torch.float64).expand(4, 5), normal(5, 4).T, normal(8, 5)[::2]):
+        got = torch.autograd.grad(linear_gelu(x, w), (x, w), dy)
+        expected = torch.autograd.grad(torch.nn.functional.gelu(x @ w.T, approximate="tanh"), (x, w), dy)
+        torch.testing.assert_close(got, expected)
+
+
+def test_complex_cotangents_and_a_real_argument():
+    @pb.op
+    def rotate(x, angle):
+        return x * torch.exp(1j * angle)
+
+    rotate.vjp("x")(lambda dy, angle: dy * torch.exp(-1j * angle))
+    rotate.vjp("angle")(lambda dy, out: (dy * (1j * out).conj()).real)
+    x = normal(3, dtype=torch.complex128).requires_grad_()
+    angle = leaf(3)
+    assert gradcheck(rotate, (x, angle), check_forward_ad=True)
+    assert gradgradcheck(rotate, (x, angle))
+
+
+def test_float32_arguments_with_a_float64_one():
+    x, b = torch.ones(3, requires_grad=True), torch.ones(3, dtype=torch.float64, requires_grad=True)
+    muladd(x, x, b).sum().backward()
+    assert (x.grad.dtype, b.grad.dtype) == (torch.float32, torch.float64)
+
+
+def test_inference_mode():
+    with torch.inference_mode():
+        assert muladd(torch.ones(2), torch.ones(2), 1.0).tolist() == [2, 2]
+
+
+def test_an_error_in_the_body_is_the_users_own():
+    @pb.op
+    def bad(x):
+        raise KeyError("mine")
+
+    bad.vjp("x")(lambda dy: dy)
+    for _ in range(2):
+        with pytest.raises(KeyError, match="mine"):
+            bad(torch.ones(1, requires_grad=True))
