@@ -50,7 +50,7 @@ def failures(probe: Probe, evaluator: Evaluator) -> list[Edge]:
         edge = _second_opinion(probe, evaluator, wrong)
         if edge is not None:
             found.append(edge)
-    return found or _nan_everywhere(test, evaluator)
+    return found or [edge for edge in _nan_everywhere(test, evaluator) if (base := known.get(edge.verdict.path)) is not None and base.ok]
 
 
 def _second_opinion(probe: Probe, evaluator: Evaluator, wrong: InputVerdict) -> Edge | None:

@@ -87,6 +87,10 @@ def slopes(evaluate: Vector, path: str, x: Tensor, direction: Tensor, centre: Te
     """
     scale = scale_of(x)
     best = _stencil(evaluate, path, x, direction, centre, tolerance.BASE_STEP * scale)
+    quiet = best.relative_noise > 1e-12 and not known_noise and _shrinks(best, evaluate, path, x, direction, centre)
+    if quiet:
+        best = _stencil(evaluate, path, x, direction, centre, tolerance.BASE_STEP * scale, quiet=True)
+        best.relative_noise = 0.0
     coarse = max(best.relative_noise, tolerance.eps(x.dtype), known_noise)
     if coarse > 1e-12:
         return _noisy(evaluate, path, x, direction, centre, max(known_noise, tolerance.eps(x.dtype) / 4), coarse)
@@ -95,8 +99,15 @@ def slopes(evaluate: Vector, path: str, x: Tensor, direction: Tensor, centre: Te
         if _sharp(best):
             break
         step /= 32
-        best = _tighter(best, _stencil(evaluate, path, x, direction, centre, step))
+        best = _tighter(best, _stencil(evaluate, path, x, direction, centre, step, quiet=quiet))
     return best
+
+
+def _shrinks(found: Slopes, evaluate: Vector, path: str, x: Tensor, direction: Tensor, centre: Tensor) -> bool:
+    """Return whether what looks like noise shrinks with the step, as kinks in most outputs do and rounding does not."""
+    step = tolerance.BASE_STEP * scale_of(x)
+    smaller = _stencil(evaluate, path, x, direction, centre, step / 32)
+    return bool(smaller.noise.numel()) and float(smaller.noise.nanmedian()) / 32 < float(found.noise.nanmedian()) / 4
 
 
 def _noisy(evaluate: Vector, path: str, x: Tensor, direction: Tensor, centre: Tensor, known_noise: float, coarse: float) -> Slopes:
@@ -132,7 +143,9 @@ def _tighter(a: Slopes, b: Slopes) -> Slopes:
     )
 
 
-def _stencil(evaluate: Vector, path: str, x: Tensor, direction: Tensor, f0: Tensor, step: float, known_noise: float = 0.0) -> Slopes:
+def _stencil(
+    evaluate: Vector, path: str, x: Tensor, direction: Tensor, f0: Tensor, step: float, known_noise: float = 0.0, quiet: bool = False
+) -> Slopes:
     moved = {k: x + (k * step) * direction.to(x.dtype) for k in _STENCIL}
     f = {k: evaluate({path: value}) for k, value in moved.items()}
     displacement = central4({k: flat([moved[k]]) for k in _STENCIL}, step)
@@ -147,6 +160,7 @@ def _stencil(evaluate: Vector, path: str, x: Tensor, direction: Tensor, f0: Tens
     wiggle = (f[-2] - 4 * f[-1] + 6 * f0 - 4 * f[1] + f[2]).abs() / 70**0.5
     floor = max(tolerance.eps(torch.float64), known_noise) * f0.abs()
     pooled = wiggle[torch.isfinite(wiggle)].median() if bool(torch.isfinite(wiggle).any()) else torch.zeros(())
+    pooled = torch.zeros_like(pooled) if quiet else pooled
     sigma = torch.maximum(torch.maximum(floor, pooled), torch.minimum(wiggle, 4 * torch.maximum(pooled, floor)))
     size = max(_largest(v) for v in (f0, *f.values()))
     noise = sigma / step

@@ -19,7 +19,7 @@ from .truth import eager, other
 from .value import SIGNED
 
 ROWS = (32, 256, 2048)
-OPERATORS = 20_000
+OPERATORS = 8_000
 SAME = 1e-3
 """Where the op in float64 is farther from the truth, the difference is not one of digits: another choice at a kink or a tie."""
 Draw = Callable[[Tensor], Tensor]

@@ -31,13 +31,10 @@ def arctan(x, slope):
 
 class RoundClamp(torch.autograd.Function):
     @staticmethod
-    def forward(x, lo, hi):
-        return x.round().clamp(lo, hi)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        x, ctx.lo, ctx.hi = inputs
+    def forward(ctx, x, lo, hi):
         ctx.save_for_backward(x)
+        ctx.lo, ctx.hi = lo, hi
+        return x.round().clamp(lo, hi)
 
     @staticmethod
     def backward(ctx, dy):

@@ -73,7 +73,7 @@ class MaxWithIndex(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy, _):
         (index,) = ctx.saved_tensors
-        return torch.zeros(ctx.shape, dtype=dy.dtype).scatter(-1, index.unsqueeze(-1), dy.unsqueeze(-1))
+        return dy.new_zeros(ctx.shape).scatter(-1, index.unsqueeze(-1), dy.unsqueeze(-1))
 
 
 class WithStatistics(torch.autograd.Function):

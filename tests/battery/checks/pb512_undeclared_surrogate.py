@@ -17,13 +17,10 @@ class RoundThrough(torch.autograd.Function):
 
 class Spike(torch.autograd.Function):
     @staticmethod
-    def forward(x, threshold):
-        return (x > threshold).to(x.dtype)
-
-    @staticmethod
-    def setup_context(ctx, inputs, output):
-        x, ctx.threshold = inputs
+    def forward(ctx, x, threshold):
         ctx.save_for_backward(x)
+        ctx.threshold = threshold
+        return (x > threshold).to(x.dtype)
 
     @staticmethod
     def backward(ctx, dy):
