@@ -21,6 +21,7 @@ def test_wheel_is_pure_python_and_complete(tmp_path):
     sources = {str(path.relative_to(ROOT / "src")) for path in (ROOT / "src").rglob("*.py")}
     assert sources | {"pullback/py.typed"} <= shipped
     assert not [name for name in shipped if name.endswith((".so", ".pyc")) or name.startswith(("tests/", "src/"))]
+    assert b"[pytest11]\npullback = _pullback_pytest" in zipfile.ZipFile(wheel).read(f"pullback-{PROJECT['version']}.dist-info/entry_points.txt")
 
 
 def test_version_is_the_same_everywhere():

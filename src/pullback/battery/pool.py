@@ -31,12 +31,12 @@ def check_targets(targets: Sequence[Target], options: Options, *, watch: Watch =
         TargetError: for a name after ``::`` that its file does not define, and for a device that cannot be used.
         WorkerError: if workers cannot start.
     """
-    return _Pool(targets, options, watch, _check).run()
+    return _Pool(targets, options, watch, check_one).run()
 
 
 def list_targets(targets: Sequence[Target], options: Options, *, watch: Watch = lambda subject, at: None) -> list[Outcome]:
     """Find every custom derivative of the targets, and its samples, without checking anything."""
-    return _Pool(targets, replace(options, only=-1, preload=""), watch, _check).run()
+    return _Pool(targets, replace(options, only=-1, preload=""), watch, check_one).run()
 
 
 def describe_targets(targets: Sequence[Target], options: Options, *, watch: Watch = lambda subject, at: None) -> list[Outcome]:
@@ -131,17 +131,26 @@ class _Pool:
 
     def _open(self, worker: Worker, key: tuple[int, int], target: Target) -> None:
         self._watch(target.spec, "import")
-        opened = open_file(worker, target, self._options)
-        if isinstance(opened, Report):
-            self._outcomes[key] = Outcome(None, opened, imported=not any(f.code in ("PB001", "PB003") for f in opened.findings))
-            return
-        subjects, problems = opened
-        if problems is not None:
-            self._outcomes[key] = Outcome(None, problems)
+        subjects, problem = find_one(worker, target, self._options)
+        if problem is not None:
+            self._outcomes[key] = problem
         for found in subjects:
             self._watch(found.name, "found")
         with self._changed:
             self._waiting += [((key[0], i), found) for i, found in enumerate(subjects)]
+
+
+def find_one(worker: Worker, target: Target, options: Options) -> tuple[list[Found], Outcome | None]:
+    """Import a file; return its Functions, and what is wrong with it or with its cases.
+
+    Raises:
+        TargetError: for a name that the file does not define.
+    """
+    opened = open_file(worker, target, options)
+    if isinstance(opened, Report):
+        return [], Outcome(None, opened, imported=not any(f.code in ("PB001", "PB003") for f in opened.findings))
+    subjects, problems = opened
+    return subjects, None if problems is None else Outcome(None, problems)
 
 
 def open_file(worker: Worker, target: Target, options: Options) -> tuple[list[Found], Report | None] | Report:
@@ -165,7 +174,7 @@ def open_file(worker: Worker, target: Target, options: Options) -> tuple[list[Fo
     return found, Report().merge(*problems) if problems else None
 
 
-def _check(worker: Worker, found: Found, options: Options, watch: Watch) -> Outcome:
+def check_one(worker: Worker, found: Found, options: Options, watch: Watch) -> Outcome:
     """Check one subject. After a death a new process goes on without the check that was running."""
     if found.skip:
         return Outcome(found, Report((), (CheckRun("PB004", found.name, "skipped", found.skip),), (found.name,)))

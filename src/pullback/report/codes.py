@@ -46,6 +46,7 @@ class Code:
     severity: Severity
     doc: str
     path: str
+    tier: str = "default"
 
     @property
     def family(self) -> str:
@@ -108,5 +109,6 @@ def _read(path: Path) -> Code:
                     severity=values["severity"],  # type: ignore[arg-type]
                     doc=inspect.cleandoc(ast.get_docstring(node) or ""),
                     path=str(path),
+                    tier=str(values.get("tier", "default")),
                 )
     raise RuntimeError(f"{path} defines no code: one class with code, name and severity is expected")
