@@ -312,6 +312,9 @@ def test_function_is_an_autograd_function_with_the_ops_declaration():
     x = torch.ones(3, dtype=torch.float64, requires_grad=True)
     assert torch.autograd.gradcheck(lambda x: function.apply(x, 1.5), x)
     assert torch.func.grad(lambda x: function.apply(x, 1.5).sum())(x.detach()).shape == (3,)
+    assert list(inspect.signature(function.forward).parameters) == ["x", "beta"]
+    torch.testing.assert_close(function.apply(x), swish(x))
+    assert inspect.unwrap(function.forward).__code__.co_filename.endswith("authoring_zoo.py")
 
 
 def test_declarations_read_like_a_mapping():

@@ -104,7 +104,7 @@ class Declared:
         """Let ``op.function`` be a Function class: from now on the op has derivatives of its own."""
         function: Any = self.function
         if function.function is None:
-            function.function = function_class(self.definition, self.module, self.complete)
+            function.function = function_class(self.definition, self.module, function.__wrapped__, self.complete)
             setattr(function.function, ATTRIBUTE, getattr(function, ATTRIBUTE))
 
     def complete(self) -> Built:

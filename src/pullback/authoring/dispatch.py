@@ -306,8 +306,17 @@ def graph_form(transform: Any, c_apply: Any) -> tuple[Callable[..., Any], Callab
     return to_graph, lambda: last[0]
 
 
-def function_class(definition: Definition, module: types.ModuleType, built: Callable[[], Built]) -> type[torch.autograd.Function]:
-    """The op as a Function class, which can be there before the op is complete."""
+def function_class(
+    definition: Definition, module: types.ModuleType, function: Callable[..., Any], built: Callable[[], Built]
+) -> type[torch.autograd.Function]:
+    """The op as a Function class, which can be there before the op is complete.
+
+    Args:
+        definition: The op.
+        module: Where its generated code lives.
+        function: The author's forward, which gives the class its signature and its place.
+        built: Returns the generated code, written when it is first asked for.
+    """
 
     def forward(*args: Any) -> Any:
         return built().transform.forward(*args)
@@ -321,6 +330,7 @@ def function_class(definition: Definition, module: types.ModuleType, built: Call
     def jvp(ctx: Any, *tangents: Any) -> Any:
         return built().transform.jvp(ctx, *tangents)
 
+    forward.__wrapped__ = function  # type: ignore[attr-defined]
     functions: tuple[Any, ...] = (forward, setup_context, backward, jvp)
     methods = {function.__name__: staticmethod(function) for function in functions}
     body = {**methods, "generate_vmap_rule": True, "__module__": module.__name__, "__doc__": definition.body.__doc__}

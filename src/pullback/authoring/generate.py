@@ -292,7 +292,9 @@ class Writer(Plan):
         if self.reads_out:
             single = "" if definition.kept else "outs[0] if not more else "
             lines.append(f"{definition.out} = {single}rebuild(ctx, outs)")
-        lines += [f"{self.grad(target)} = None" for target in definition.names if target in self.targets and not self.simple(target)]
+        whole = not forward_mode and self.materialize and len(self.rules) == 1 and self.whole(self.rules[0], only, loose)
+        stepwise = [target for target in definition.names if target in self.targets and not self.simple(target) and not whole]
+        lines += [f"{self.grad(target)} = None" for target in stepwise]
         for i, rule in enumerate(self.rules):
             lines += self.rule_lines(i, rule, only, loose, always=self.materialize and not forward_mode)
         lines.append(f"return {', '.join(self.grad(name) if name in self.targets else 'None' for name in definition.names) or 'None'}")
