@@ -59,6 +59,7 @@ def codes(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, help="Seconds for one check.")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Worker processes.  [default: number of CPUs]")
 @click.option("--thorough", is_flag=True, help="Run the slow tier too.")
+@click.option("--module", "modules", multiple=True, metavar="NAME", help="For a recording: check code of this package, besides the project's own.")
 @click.option("--orders", type=click.IntRange(1, 2), default=1, show_default=True, help="2: second derivatives must be right.")
 @click.option(
     "--baseline", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE", help="Leave out what this JSON report holds."
@@ -76,13 +77,31 @@ def check(ctx: click.Context, targets: tuple[str, ...], **given: Any) -> None:
     pullback check kernels.py                       every Function defined in a file
     pullback check kernels.py::FusedNorm            one of them
     pullback check mypackage --select PB6           one family of checks in a package
+    pullback check run.pbrec                        what `pullback record` kept
     """
     if importlib.util.find_spec("torch") is None:
         raise click.ClickException("pullback check needs PyTorch, which is not installed: pip install 'pullback[torch]'")
+    modules = given.pop("modules")
     try:
+        if any(target.endswith(".pbrec") for target in targets):
+            ctx.exit(_check_recordings(ctx, targets, modules, **given))
         ctx.exit(_run(ctx, parse_targets(targets), **given))
     except (TargetError, WorkerError) as error:
         raise click.UsageError(clean(error, keep_newlines=True)) from error
+
+
+def _check_recordings(ctx: click.Context, targets: Sequence[str], modules: tuple[str, ...], **given: Any) -> int:
+    """Check files that `pullback record` wrote, several as one."""
+    from .record import check_files
+
+    for target in targets:
+        if not target.endswith(".pbrec"):
+            raise click.UsageError(f"{target!r} is not a recording: check recordings and code by a command each")
+        if not Path(target).is_file():
+            raise click.UsageError(f"no file {target!r}")
+    settings = {key: given[key] for key in ("seed", "orders", "thorough", "select", "ignore")}
+    how = {"output_format": given["output_format"], "report_file": given["output"], "fail_on": given["fail_on"]}
+    return check_files(tuple(map(Path, targets)), ctx.meta["pullback.declare"], modules=modules, **settings, **how)
 
 
 def _run(ctx: click.Context, targets: Sequence[Target], *, list_only: bool, output_format: str, output: Path | None, **given: Any) -> int:

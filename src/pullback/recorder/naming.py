@@ -5,6 +5,8 @@ from __future__ import annotations
 import inspect
 import re
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,6 +27,18 @@ def is_recorded(function: type[torch.autograd.Function]) -> bool:
     if module.startswith(GENERATED):
         return True
     return module.partition(".")[0] not in ("torch", "pullback", "functorch")
+
+
+def is_own(record: FunctionRecord, modules: Sequence[str] = ()) -> bool:
+    """Return whether a derivative belongs to the project (working directory, or folder of the running script) or to a package of `modules`."""
+    if any(record.module == name or record.module.startswith(f"{name}.") for name in modules):
+        return True
+    if record.kind == "library" or record.module == "__main__":
+        return True
+    main = getattr(sys.modules.get("__main__"), "__file__", None)
+    roots = [Path.cwd(), *([Path(main).resolve().parent] if main else [])]
+    path = (Path.cwd() / record.path).resolve()
+    return bool(record.path) and "site-packages" not in path.parts and any(path.is_relative_to(root) for root in roots)
 
 
 def record_of(function: type[torch.autograd.Function]) -> FunctionRecord:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from ..report.clean import clean
 from ..report.finding import CheckRun, Evidence, Finding
 from ..report.report import RAN, Report
 from .as_recorded import AsRecorded, recorded_layouts
-from .naming import is_recorded
+from .naming import is_own
 from .resolve import NotFoundError, Resolver
 
 CASES = 6
@@ -39,7 +39,8 @@ def check_recording(
     recording: Recording,
     *,
     resolver: Resolver | None = None,
-    source: str = "",
+    modules: Sequence[str] = (),
+    command: Callable[[str], str] | None = None,
     configured: dict[str, Any] | None = None,
     seed: int = 0,
     orders: int = 1,
@@ -52,7 +53,8 @@ def check_recording(
     Args:
         recording: What a program did.
         resolver: Finds the code of a recording that was read from a file; without one the recorded objects themselves are called.
-        source: The file of the recording, for commands that reproduce a finding.
+        modules: Packages whose derivatives are checked besides those of the project.
+        command: Returns the command that shows the finding of a code again; None: that of Python.
         configured: `[tool.pullback.declare]`; None: that of the working directory.
         seed: Chooses directions and cotangents.
         orders: 2 where second derivatives must be right.
@@ -63,15 +65,25 @@ def check_recording(
     declared = configured if configured is not None else read_configuration(Path.cwd())[1].get("declare", {})
     settings = Settings(seed=seed, orders=orders, thorough=thorough, select=codes.resolve(select), ignore=codes.resolve(ignore))
     start = time.perf_counter()
-    reports = [_Checked(record, resolver, source, declared, settings).report() for record in recording.functions if _is_ours(record)]
+
+    def again(code: str) -> str:
+        return f"run.report(select=[{code!r}], seed={seed})"
+
+    reports = [
+        _Checked(record, resolver, command or again, declared, settings).report() if is_own(record, modules) else _foreign(record)
+        for record in recording.functions
+        if record.calls
+    ]
     report = Report(environment=environment(settings)).merge(*reports, _compiled(recording))
     samples: Any = {record.name: [text(s) for s in chosen(record)] for record in recording.functions}
     extra: dict[str, Any] = {"samples": samples, "seconds": round(time.perf_counter() - start, 3), "recorded": dict(recording.environment)}
     return replace(report, environment={**report.environment, **extra})
 
 
-def _is_ours(record: FunctionRecord) -> bool:
-    return bool(record.calls) and (not isinstance(record.live, type) or is_recorded(record.live))
+def _foreign(record: FunctionRecord) -> Report:
+    package = record.module.partition(".")[0]
+    reason = f"code of others: `--module {package}` checks it"
+    return Report((), (CheckRun("PB004", record.name, "skipped", reason),), (record.name,))
 
 
 def _compiled(recording: Recording) -> Report:
@@ -85,10 +97,17 @@ def _compiled(recording: Recording) -> Report:
 class _Checked:
     """One derivative: its code, its calls, and what the battery says of them."""
 
-    def __init__(self, record: FunctionRecord, resolver: Resolver | None, source: str, configured: dict[str, Any], settings: Settings) -> None:
+    def __init__(
+        self,
+        record: FunctionRecord,
+        resolver: Resolver | None,
+        command: Callable[[str], str],
+        configured: dict[str, Any],
+        settings: Settings,
+    ) -> None:
         self.record = record
         self.resolver = resolver
-        self.source = source
+        self.command = command
         self.configured = configured
         self.settings = settings
 
@@ -140,11 +159,7 @@ class _Checked:
         stored = {t.how for t in signature.call.tensors} - {"whole"} if signature.call else set()
         how = f" ({', '.join(sorted(_HOW[kind] for kind in stored))})" if stored else ""
         seen = Evidence(f"recorded call {index}: {text(signature)}{how}")
-        command = None
-        if self.source and not finding.code.startswith("PB0"):
-            command = f"pullback check {self.source} --select {finding.code} --seed {self.settings.seed}"
-        fallback = f"run.report(select=[{finding.code!r}], seed={self.settings.seed})"
-        return replace(finding, subject=self.record.name, evidence=(*finding.evidence, seen), repro=command or fallback)
+        return replace(finding, subject=self.record.name, evidence=(*finding.evidence, seen), repro=self.command(finding.code))
 
     def _as_found(self) -> Found:
         path = self.record.path or self.record.name

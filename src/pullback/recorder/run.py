@@ -83,6 +83,14 @@ class Run:
             record.elsewhere.clear()
         self._patches.forget()
 
+    def absorb(self, other: Recording) -> None:
+        """Add what another process noted of the same program."""
+        for record in other.functions:
+            known = self._records.get(record.name)
+            self._records[record.name] = record if known is None else known.plus(record)
+        self._graphs += other.compiled_graphs
+        self._compiled.update(dict.fromkeys(other.compiled))
+
     @property
     def recording(self) -> Recording:
         """What was noted so far."""
@@ -94,11 +102,20 @@ class Run:
         """Return the report of the battery on the recorded calls, with their real layouts; recording pauses meanwhile.
 
         Args:
-            **settings: ``seed``, ``orders``, ``thorough``, ``select``, ``ignore`` as `pullback.check` takes them.
+            **settings: ``seed``, ``orders``, ``thorough``, ``select``, ``ignore`` as `pullback.check` takes them; ``modules``: names of packages
+                whose derivatives are checked too, besides those of the project.
 
         Returns:
             A `Report` over every derivative that was applied.
+
+        Raises:
+            RuntimeError: in one of several ranks of torch.distributed.
         """
+        if torch.distributed.is_available() and torch.distributed.is_initialized() and torch.distributed.get_world_size() > 1:
+            raise RuntimeError(
+                "a Function that communicates would wait for the other ranks for ever: save(...) the recording of each rank and check the files "
+                "together, `pullback check run.rank*.pbrec`"
+            )
         running = self._running
         self.stop()
         try:
