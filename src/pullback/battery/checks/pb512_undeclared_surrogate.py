@@ -16,12 +16,12 @@ class UndeclaredSurrogate(Check):
         A straight-through estimator, a surrogate or a gradient reversal is right by intention, and nothing but a declaration tells it from a mistake.
 
     How it is measured:
-        The forward does not change at all under small moves of the input although it does under large ones, while the gradient is not zero; or an output
-        equals the input bit for bit and the gradient is not grad_output.
+        The forward does not change at all under small moves of the input although it does under large ones, while the gradient is not zero; or an
+        output equals the input bit for bit and the gradient is not grad_output.
 
     Instead:
-        Declare it: ``surrogate=`` names the function whose gradient backward returns, and is then checked (PB508); ``exact=False`` says that there is none.
-    """
+        Declare it: ``surrogate=`` names the function whose gradient backward returns, and is then checked (PB508); ``exact=False`` says that there
+        is none."""
 
     code = "PB512"
     name = "undeclared-surrogate"
