@@ -11,13 +11,14 @@ ROOT = Path(__file__).resolve().parent.parent
 
 def main() -> None:
     spec = importlib.util.spec_from_file_location("kills_and_spares", ROOT / "tests/battery/checks/test_kills_and_spares.py")
-    assert spec is not None and spec.loader is not None
+    assert spec is not None
+    assert spec.loader is not None
     harness = importlib.util.module_from_spec(spec)
     sys.modules["kills_and_spares"] = harness
     spec.loader.exec_module(harness)
     lines = ["Errors and warnings of the whole battery on every mutant; the code in front is the one it was made for."]
-    for identity, _, case in harness.mutants("kills"):
-        lines.append(f"{identity}: {harness.codes(harness.run_case(case, harness.Settings()))}")
+    for identity, code, case in harness.mutants("kills"):
+        lines.append(f"{identity}: {harness.codes(harness.run_case(case, harness.settings(code)))}")
         print(lines[-1], flush=True)
     harness.GOLDEN.write_text("\n".join(lines) + "\n")
 

@@ -153,3 +153,16 @@ def test_forward_mode_below_keeps_outer_tangents_and_drops_those_of_the_level():
     assert (value.item(), tangent.item()) == (3, 0)
     outer = torch.func.jvp(lambda x: torch.func.jvp(lambda y: inner(y * 1) * 0 + inner(x), (x,), (x,))[0], (torch.tensor(3.0),), (torch.tensor(1.0),))
     assert outer[0].item() == 3
+
+
+def test_process_groups_are_forgotten():
+    dist = torch.distributed
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    distributed_c10d = dist.distributed_c10d
+    world, group = _compat.forget_process_groups()
+    try:
+        assert not dist.is_initialized()
+    finally:
+        distributed_c10d._world, dist.GroupMember.WORLD = world, group
+        dist.destroy_process_group()
+    assert not dist.is_initialized()

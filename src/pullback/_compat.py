@@ -313,3 +313,37 @@ def on_traced_function(seen: Callable[[Any], None]) -> Callable[[], None] | None
 
     kind.call_apply = call_apply
     return lambda: setattr(kind, "call_apply", original)
+
+
+def forget_process_groups() -> Any:
+    """Let a forked process start with no process group; returns the inherited ones, whose threads are gone: keep them, as ending them hangs.
+
+    Fallback: none; torch.distributed has no other way to leave a group without ending it. Retire when it has one.
+    """
+    import torch.distributed as dist
+    from torch.distributed import distributed_c10d
+
+    inherited = (distributed_c10d._world, dist.GroupMember.WORLD)
+    distributed_c10d._world = type(distributed_c10d._world)()
+    dist.GroupMember.WORLD = None  # type: ignore[assignment]
+    return inherited
+
+
+def gpu_delay() -> Callable[[], None]:
+    """Keeps the current CUDA stream busy for some hundredths of a second without keeping the CPU.
+
+    Fallback: a chain of matrix products. Retire when torch.cuda has a public sleep.
+    """
+    import torch
+
+    sleep = getattr(torch.cuda, "_sleep", None)
+    if sleep is not None:
+        return lambda: sleep(100_000_000)
+    block = torch.eye(4096, device="cuda")
+
+    def multiply() -> None:
+        product = block
+        for _ in range(40):
+            product = product @ block
+
+    return multiply

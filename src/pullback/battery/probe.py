@@ -34,6 +34,7 @@ class Settings:
         dtype: Inputs are cast to this dtype first, or None.
         device: Inputs are moved to this device first, or None.
         leave: An absolute and a relative error of the Jacobian's entries that the caller lets pass.
+        distributed: In how many processes the distributed tier runs; 0: not at all.
     """
 
     seed: int = 0
@@ -44,6 +45,13 @@ class Settings:
     dtype: torch.dtype | None = None
     device: str | None = None
     leave: tuple[float, float] = (0.0, 0.0)
+    distributed: int = 0
+
+    @property
+    def tiers(self) -> set[str]:
+        """The tiers that run."""
+        chosen = {"default"} | ({"thorough"} if self.thorough else set()) | ({"distributed"} if self.distributed > 1 else set())
+        return chosen | ({"gpu"} if (self.device or "").startswith("cuda") else set())
 
     def runs(self, code: str) -> bool:
         """Return whether a check of the default tier is among the chosen ones."""

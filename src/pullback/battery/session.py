@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 import traceback
 import warnings
@@ -20,6 +21,7 @@ from .base import Check, Skipped, Unsupported, all_checks
 from .evaluate import UserCodeError, preserved_state
 from .guards import guarded
 from .probe import Probe, Settings
+from .ranks import group_of_one
 
 
 def run_case(
@@ -38,7 +40,7 @@ def run_case(
         skip: Codes that are not run (those that ran, or killed the process, before).
     """
     settings = settings or Settings()
-    with preserved_state(), warnings.catch_warnings():
+    with preserved_state(), warnings.catch_warnings(), group_of_one() if settings.distributed > 1 else contextlib.nullcontext():
         warnings.simplefilter("ignore")
         return _Run(Probe(case, settings), announce, skip).report()
 
@@ -76,7 +78,7 @@ class _Run:
             and check.code not in settings.ignore
             and (not settings.select or check.code in settings.select)
             and (not self.probe.case.only or check.code in self.probe.case.only)
-            and (check.tier == "default" or (check.tier == "thorough" and settings.thorough) or check.code in settings.select)
+            and (check.tier in settings.tiers or check.code in settings.select)
         ]
 
     def _baseline(self) -> Finding | None:
@@ -138,7 +140,7 @@ class _Run:
 
     def _missing(self, check: Check) -> str:
         base = self.probe.baseline
-        if base.forward_error is not None:
+        if base.forward_error is not None and check.tier in ("default", "thorough"):
             return "forward does not run on these inputs"
         if "direct" in check.needs and not self.probe.target.direct:
             return "looks at a Function's own arguments; the target is a callable"

@@ -54,9 +54,10 @@ def codes(report):
 
 
 def settings(code):
-    """The default tier, and where the check itself belongs to the thorough tier, that check too."""
+    """The default tier, where the check itself belongs to the thorough tier that check too, and what its file sets."""
     thorough = {check.code for check in all_checks() if check.tier == "thorough"}
-    return Settings(thorough=code in thorough, ignore=frozenset(thorough - {code}))
+    own = getattr(load(FILES[code]), "settings", {})
+    return Settings(**{"thorough": code in thorough, "ignore": frozenset(thorough - {code})} | own)
 
 
 @cache
