@@ -16,6 +16,7 @@ from .search.domains import ladder
 from .value import ValueTest
 
 VALUE_CODES = frozenset({"PB501", "PB502"})
+DEPENDENT_CODES = VALUE_CODES | {"PB503", "PB625"}
 
 
 def guarded(probe: Probe, finding: Finding) -> Finding:
@@ -24,11 +25,15 @@ def guarded(probe: Probe, finding: Finding) -> Finding:
     Given and recorded inputs are taken at their word. On searched ones an invented callable, module or object makes a value finding a warning; so does
     a domain of one argument (non-negative, 0/1, rows that sum to one, symmetric, …) inside which the gradient is right.
     """
-    if finding.code not in VALUE_CODES or finding.severity != "error" or probe.case.origin != "searched":
+    if finding.code not in DEPENDENT_CODES or finding.severity != "error" or probe.case.origin != "searched":
         return finding
     if probe.case.invented:
         names = ", ".join(f"`{name}`" for name in probe.case.invented)
         return replace(finding, severity="warning", certain=False, cause=f"the gradient depends on what {names} is, which the search made up")
+    if finding.code == "PB625":
+        return replace(finding, severity="warning", certain=False)
+    if finding.code not in VALUE_CODES:
+        return finding
     path = finding.attachments.get("input")
     contract = contract_of(probe, path) if isinstance(path, str) else None
     if contract is None:

@@ -79,6 +79,32 @@ def around(x: Tensor, value: float) -> Tensor:
     return flat.reshape(x.shape)
 
 
+def peaked(evaluator: Evaluator, margin: float = 7.0) -> Evaluator | None:
+    """Return the call with the entries that an index argument points at lifted above the rest of their rows by `margin`; None without such a pair.
+
+    An index of shape ``[rows...]`` into the last axis of a floating argument ``[rows..., classes]`` is meant, as labels point into logits.
+    """
+    for index in evaluator.leaves:
+        labels = index.template
+        if labels.dtype not in (torch.int64, torch.int32) or labels.numel() == 0 or labels.layout is not torch.strided:
+            continue
+        for leaf in evaluator.wanted:
+            x = leaf.template
+            rows = x.shape[:-1] if x.dim() else ()
+            if not x.dim() or x.is_complex() or torch.Size(rows).numel() != labels.numel() or not x.shape[-1] > 1:
+                continue
+            flat = labels.reshape(-1, 1).to(torch.int64)
+            inside = (flat >= 0) & (flat < x.shape[-1])
+            raised = x.detach().clone(memory_format=torch.contiguous_format).reshape(-1, x.shape[-1])
+            top = raised.amax(-1, keepdim=True) + margin
+            at = flat.clamp(0, x.shape[-1] - 1)
+            raised.scatter_(1, at, torch.where(inside, top, raised.gather(1, at)))
+            new = evaluator.variant({leaf.path: raised.reshape(x.shape)})
+            new.hold_everything = evaluator.hold_everything
+            return new
+    return None
+
+
 def _replaced(x: Tensor, value: float, where: slice) -> Tensor:
     flat = x.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
     flat[where] = value

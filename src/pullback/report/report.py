@@ -46,20 +46,24 @@ class Report:
 
     def worst(self) -> Severity | None:
         """Return the gravest severity among the findings, or None."""
-        return min((f.severity for f in self.findings), key=SEVERITIES.index, default=None)
+        severities: list[Severity] = [f.severity for f in self.findings]
+        return min(severities, key=SEVERITIES.index, default=None)
 
     def filter(self, keep: Callable[[Finding], bool]) -> Report:
         """Return the same report with only those findings for which `keep` is true."""
         return replace(self, findings=tuple(f for f in self.findings if keep(f)))
 
     def merge(self, *others: Report) -> Report:
-        """Return one report holding this one's and the others' findings, checks and subjects, without repeats."""
+        """Return one report holding this one's and the others' findings, checks and subjects, without repeats.
+
+        Of findings that say the same of the same subject (as several samples do) the first is kept, or the first of the gravest.
+        """
         reports = (self, *others)
         environment: dict[str, JSON] = {}
         for report in reversed(reports):
             environment.update(report.environment)
         return Report(
-            findings=_unique(f for r in reports for f in r.findings),
+            findings=_gravest(f for r in reports for f in r.findings),
             checks=_unique(c for r in reports for c in r.checks),
             subjects=_unique(s for r in reports for s in r.subjects),
             environment=environment,
@@ -124,6 +128,15 @@ class Report:
 
     def _repr_mimebundle_(self, **kwargs: Any) -> dict[str, str]:
         return {"text/plain": str(self)}
+
+
+def _gravest(findings: Iterable[Finding]) -> tuple[Finding, ...]:
+    kept: dict[tuple[str, str, str, Location | None], Finding] = {}
+    for finding in findings:
+        key = (finding.code, finding.subject, finding.message, finding.location)
+        if key not in kept or SEVERITIES.index(finding.severity) < SEVERITIES.index(kept[key].severity):
+            kept[key] = finding
+    return tuple(kept.values())
 
 
 def _unique(items: Iterable[Any]) -> tuple[Any, ...]:

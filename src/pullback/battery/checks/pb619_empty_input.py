@@ -56,6 +56,8 @@ class EmptyInput(Check):
                 continue
             if not outcome.carrying:
                 return
+            if any(bool(torch.isnan(y.detach()).any()) for y in outcome.live):
+                raise Skipped("forward of an empty batch is NaN (a mean over no rows)")
             try:
                 gradients = evaluator.vjp(outcome, [torch.ones_like(y) for y in outcome.live])
             except UserCodeError as error:
@@ -79,7 +81,7 @@ class EmptyInput(Check):
 
     def _garbage(self, probe: Probe, symbol: Symbol, paths: list[str], gradients: list[Tensor | None]) -> Iterator[Finding]:
         for path, gradient in zip(paths, gradients, strict=True):
-            if gradient is None or gradient.numel() == 0 or not bool((gradient != 0).any()):
+            if gradient is None or gradient.numel() == 0 or not bool((gradient != 0).any()) or probe.deliberate(path):
                 continue
             yield self.finding(
                 probe,

@@ -1,0 +1,98 @@
+"""The same call with other arguments: None for an optional one, a flag the other way, another number."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from .. import trees
+from ..capture.calls import backward_of
+from .evaluate import Evaluator
+from .probe import Probe
+
+NUMBERS = 4
+_POSITIVE = re.compile(r"(^|_)(delta|eps|epsilon|sigma|std|tau|temp|temperature|bits|width|radius|bandwidth|n|num|size)(_|$)", re.IGNORECASE)
+_POSITION = re.compile(r"(^|_)(idx|index|blank|seed|rank)(_|$)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Variant:
+    """One changed argument.
+
+    Args:
+        path: Which argument.
+        name: The change in words: ``"gate=None"``.
+        evaluator: The call with it.
+    """
+
+    path: str
+    name: str
+    evaluator: Evaluator
+
+
+def other_branches(probe: Probe) -> Iterator[Variant]:
+    """Yield the call with each optional argument left out (None), and with each bool turned round."""
+    optional = _optional(probe)
+    for name, value in probe.exact.named:
+        if isinstance(value, bool):
+            yield _variant(probe, name, not value)
+        elif value is not None and name in optional and len(probe.exact.wanted) > _wanted_in(probe, name):
+            yield _variant(probe, name, None)
+
+
+def other_numbers(probe: Probe) -> Iterator[Variant]:
+    """Yield the call with other values of its Python numbers, one at a time.
+
+    A number whose name says that it is a width or a precision is not made negative, and one that points at an element (`padding_idx`) is left alone:
+    forward takes such values without refusing them, and nobody means what it then computes.
+    """
+    seen = 0
+    for name, value in probe.exact.named:
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or _POSITION.search(name):
+            continue
+        seen += 1
+        if seen > NUMBERS:
+            return
+        for new in _numbers(value):
+            if new >= 0 or value <= 0 or not _POSITIVE.search(name):
+                yield _variant(probe, name, new)
+
+
+def _numbers(value: float) -> list[float]:
+    if isinstance(value, int):
+        candidates: list[float] = [0, 1, 2, -value, value + 1, value - 1]
+    else:
+        candidates = [0.0, -value, 1.0, 10 * value, 1e-12]
+    return [c for c in dict.fromkeys(candidates) if c != value]
+
+
+def _variant(probe: Probe, name: str, value: Any) -> Variant:
+    return Variant(name, f"{name}={value!r}", probe.exact.variant({name: value}))
+
+
+def _wanted_in(probe: Probe, name: str) -> int:
+    value = next(v for n, v in probe.exact.named if n == name)
+    inside = {path for path, leaf in trees.leaves(value, name) if isinstance(leaf, Tensor)}
+    return sum(leaf.path in inside for leaf in probe.exact.wanted)
+
+
+def _optional(probe: Probe) -> set[str]:
+    """Return the arguments for which the code itself says that they may be None: by default, or by an `is None` about them."""
+    function = probe.target.function if probe.target.direct else None
+    if function is None:
+        return set()
+    found: set[str] = set()
+    with contextlib.suppress(TypeError, ValueError):
+        found |= {p.name for p in inspect.signature(function.forward).parameters.values() if p.default is None}
+    for method in (function.forward, backward_of(function)):
+        try:
+            found |= set(re.findall(r"\b(\w+) is (?:not )?None", inspect.getsource(inspect.unwrap(method))))
+        except (TypeError, OSError):
+            continue
+    return found
