@@ -6,7 +6,7 @@ INSTALLED := .venv/installed
 export OMP_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test thorough lint types imports docs clean
+.PHONY: help install demo test thorough golden lint types imports docs clean
 
 help:            ## list what can be made
 	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -28,6 +28,9 @@ test: $(INSTALLED)  ## run the tests
 
 thorough: $(INSTALLED)  ## run all tests, the slow ones too
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+golden: $(INSTALLED)  ## write the table of what the battery says about every mutant
+	$(BIN)/python scripts/golden.py
 
 lint: $(INSTALLED)  ## ruff: rules and formatting
 	$(BIN)/ruff check .

@@ -67,12 +67,12 @@ class Sweep:
     values: tuple[str, ...]
     stopped: str = ""
     tried: int = 0
-    _start: float = field(default_factory=time.perf_counter)
+    _start: float = field(default_factory=time.thread_time)
     _costs: dict[Symbol, list[tuple[int, float, int]]] = field(default_factory=dict)
 
     @property
     def left(self) -> float:
-        return self.seconds - (time.perf_counter() - self._start)
+        return self.seconds - (time.thread_time() - self._start)
 
     def run(self) -> Iterator[Trial]:
         """Yield what is not right: small sizes of every axis first, then large ones."""
@@ -133,14 +133,14 @@ class Sweep:
         return seconds <= self.left
 
     def _tried(self, resizer: Resizer, symbol: Symbol, size: int) -> Trial | None:
-        start = time.perf_counter()
+        start = time.thread_time()
         evaluator = resizer.resized(symbol, size)
         if evaluator is None:
             return None
         verdict, error, value, count = self._judge(evaluator)
         if verdict == "wrong" and not self._again(resizer, symbol, size):
             verdict = "unknown"
-        self._costs[symbol].append((size, time.perf_counter() - start, count))
+        self._costs[symbol].append((size, time.thread_time() - start, count))
         self.tried += 1
         return Trial(symbol, size, verdict, error, value)
 
