@@ -166,3 +166,8 @@ def test_process_groups_are_forgotten():
         distributed_c10d._world, dist.GroupMember.WORLD = world, group
         dist.destroy_process_group()
     assert not dist.is_initialized()
+
+
+def test_dtensor_is_imported():
+    _compat.import_dtensor()
+    assert hasattr(torch.distributed, "tensor")

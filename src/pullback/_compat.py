@@ -347,3 +347,13 @@ def gpu_delay() -> Callable[[], None]:
             product = product @ block
 
     return multiply
+
+
+def import_dtensor() -> None:
+    """Import DTensor and the compiler's front end, which it imports at its first operation, so that forked processes share both.
+
+    Fallback: as for `import_compiler`. Retire together with it.
+    """
+    import torch.distributed.tensor  # noqa: F401
+
+    import_compiler()
