@@ -229,4 +229,24 @@ def test_operator_in_place_is_clean(name):
 
 
 def test_there_are_enough_operators():
-    assert len(OPERATORS) + len(IN_PLACE) >= 60
+    assert len(OPERATORS) + len(IN_PLACE) >= 100
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", OPERATORS)
+def test_operator_is_clean_at_every_seed(name):
+    operator, *arguments = OPERATORS[name]
+    for seed in range(1, 20):
+        report = run_case(pb.case(function_of(name, operator), *arguments), Settings(seed=seed))
+        assert not loud(report), seed
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(3600)
+@pytest.mark.parametrize("name", IN_PLACE)
+def test_operator_in_place_is_clean_at_every_seed(name):
+    operator, derivative, *rest = IN_PLACE[name]
+    for seed in range(1, 20):
+        report = run_case(pb.case(in_place(name, operator, derivative), x(3, 4), *rest), Settings(seed=seed))
+        assert not loud(report), seed

@@ -30,7 +30,7 @@ def causes(probe: Probe, path: str) -> tuple[Guess, ...]:
     try:
         first = builder.mismatch(None, 0)
         return () if first is None else explain(first, builder.replay)
-    except UserCodeError:
+    except (UserCodeError, RuntimeError):
         return ()
 
 
@@ -81,17 +81,29 @@ class _Builder:
             cotangents=named,
             gradients=gradients,
             returned={p: g.detach() for p, g in returned.items() if g is not None},
-            vjp=lambda path, *, values=None, cotangents=None, base=values: self._truths({**(base or {}), **(values or {})}, cotangents or named).get(
-                path
-            ),
+            vjp=lambda path, *, values=None, cotangents=None, numbers=None, base=values: self._truths(
+                {**(base or {}), **(values or {})}, cotangents or named, numbers
+            ).get(path),
             cut=lambda n: self._cut(n, values, named),
+            nudged=lambda by: self._nudged(by, values, cotangents),
         )
 
-    def _truths(self, values: Mapping[str, Tensor] | None, cotangents: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _nudged(self, by: float, values: Mapping[str, Tensor] | None, cotangents: list[Tensor]) -> Tensor | None:
+        moved = {leaf.path: (values or {}).get(leaf.path, leaf.template) * (1 + by) for leaf in self.op.wanted}
         try:
-            outcome = self.truth.forward(values=values)
+            gradients = self.op.vjp(self.op.forward(values=moved), [c.clone() for c in cotangents])
+        except UserCodeError:
+            return None
+        return dict(zip(self.wanted, gradients, strict=True))[self.path]
+
+    def _truths(
+        self, values: Mapping[str, Tensor] | None, cotangents: Mapping[str, Tensor], numbers: Mapping[str, float] | None = None
+    ) -> dict[str, Tensor]:
+        try:
+            truth = self.truth if numbers is None else self.truth.variant(numbers)
+            outcome = truth.forward(values=values)
             by_path = [cotangents.get(outcome.paths[i]) for i in outcome.carrying]
-            gradients = self.truth.vjp(outcome, [None if c is None else c.to(y.dtype) for c, y in zip(by_path, outcome.live, strict=True)])
+            gradients = truth.vjp(outcome, [None if c is None else c.to(y.dtype) for c, y in zip(by_path, outcome.live, strict=True)])
         except (UserCodeError, RuntimeError):
             return {}
         return {leaf.path: torch.zeros_like(leaf.template) if g is None else g.detach() for leaf, g in zip(self.truth.wanted, gradients, strict=True)}

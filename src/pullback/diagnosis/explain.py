@@ -11,6 +11,7 @@ from typing import ClassVar
 from .mismatch import Fit, Guess, Mismatch
 
 REPLAYS = 2
+TRIES = 8
 UNEXPLAINED = 1e-3
 ROUNDING = 1e-11
 Replay = Callable[[int], Mismatch | None]
@@ -67,7 +68,7 @@ def explain(mismatch: Mismatch, replay: Replay) -> tuple[Guess, ...]:
             if not _explains(fit, mismatch):
                 continue
             if fresh is None:
-                fresh = [m for m in (replay(n) for n in range(REPLAYS)) if m is not None]
+                fresh = _fresh(replay)
             verdicts = [_explains(fit, m) for m in fresh]
             if len(fresh) == REPLAYS and all(verdicts):
                 certain.append(Guess(hypothesis.name, fit.text, fit.fix, certain=True))
@@ -78,6 +79,23 @@ def explain(mismatch: Mismatch, replay: Replay) -> tuple[Guess, ...]:
         if certain:
             break
     return tuple(certain + likely)
+
+
+def _fresh(replay: Replay) -> list[Mismatch]:
+    """Return up to `REPLAYS` fresh mismatches in which the fault shows: |grad_output| is right wherever grad_output happens to be positive."""
+    found: list[Mismatch] = []
+    for n in range(TRIES):
+        mismatch = replay(n)
+        if mismatch is not None and _visible(mismatch):
+            found.append(mismatch)
+        if len(found) == REPLAYS:
+            break
+    return found
+
+
+def _visible(mismatch: Mismatch) -> bool:
+    got, expected = mismatch.got, mismatch.expected
+    return got.numel() > 0 and float((got - expected).abs().max()) > ROUNDING * float(expected.abs().max())
 
 
 def _explains(fit: Fit, mismatch: Mismatch) -> bool:

@@ -14,9 +14,16 @@ AGREES = 1e-6
 
 
 class Vjp(Protocol):
-    """The right gradient of one input at other values or for other cotangents."""
+    """The right gradient of one input at other values, for other cotangents or other numbers among the arguments."""
 
-    def __call__(self, path: str, *, values: Mapping[str, Tensor] | None = None, cotangents: Mapping[str, Tensor] | None = None) -> Tensor | None: ...
+    def __call__(
+        self,
+        path: str,
+        *,
+        values: Mapping[str, Tensor] | None = None,
+        cotangents: Mapping[str, Tensor] | None = None,
+        numbers: Mapping[str, float] | None = None,
+    ) -> Tensor | None: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +41,7 @@ class Mismatch:
         gradients: The right gradients of all differentiated inputs by path.
         returned: What backward returned for all of them.
         vjp: The right gradient elsewhere.
+        nudged: What backward returns for `path` with every input moved by a relative amount.
         cut: The gradient of `path` if the n-th intermediate of forward were a constant, with a description, or None past the last.
     """
 
@@ -48,6 +56,7 @@ class Mismatch:
     returned: Mapping[str, Tensor]
     vjp: Vjp
     cut: Callable[[int], tuple[str, Tensor] | None] = field(default=lambda n: None)
+    nudged: Callable[[float], Tensor | None] = field(default=lambda by: None)
 
 
 @dataclass(frozen=True, slots=True)

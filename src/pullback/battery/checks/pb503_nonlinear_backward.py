@@ -7,7 +7,11 @@ from collections.abc import Iterator
 from ...report.finding import Evidence, Finding
 from .. import tolerance
 from ..base import Check, Skipped
+from ..diagnose import causes
 from ..probe import Probe
+
+OTHERWISE = "grad_output enters other than as a factor (a comparison, clamp, sign, norm or power of it), or state changes between calls"
+MEND = "Make every gradient a sum of products with grad_output; if it is meant, declare linear=False with a reason."
 
 
 class NonlinearBackward(Check):
@@ -43,11 +47,14 @@ class NonlinearBackward(Check):
             return
         law, got, expected, error, allowed = broken
         deliberate = any(probe.deliberate(leaf.path) for leaf in probe.exact.wanted)
+        guess = None if deliberate else next((g for leaf in probe.exact.wanted for g in causes(probe, leaf.path)[:1]), None)
         yield self.finding(
             probe,
             f"{probe.backward_name} is not linear in grad_output",
             severity="warning" if deliberate else "error",
             evidence=[Evidence(law, got, expected, error, allowed, tolerance.WHY_LINEAR)],
-            cause="grad_output enters other than as a factor (a comparison, clamp, sign, norm or power of it), or state changes between calls",
-            fix="Make every gradient a sum of products with grad_output; if it is meant, declare linear=False with a reason.",
+            cause=guess.text if guess else OTHERWISE,
+            certain=guess is not None and guess.certain,
+            fix=f"{guess.fix[0].upper()}{guess.fix[1:]}; if it is meant, declare linear=False with a reason." if guess and guess.fix else MEND,
+            attachments={"cause": guess.name} if guess else None,
         )

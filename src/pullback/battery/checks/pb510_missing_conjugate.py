@@ -68,4 +68,5 @@ class MissingConjugate(Check):
                     certain=True,
                     fix="Conjugate the factors that multiply grad_output: grad_output * w.conj(), grad_output @ W.mH.",
                     path=wrong.path,
+                    attachments={"cause": self.name},
                 )

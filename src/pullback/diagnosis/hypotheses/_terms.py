@@ -11,6 +11,12 @@ from ..mismatch import Mismatch
 
 Term = Callable[[Mismatch], Tensor | None]
 
+
+def _sided(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    """Return `function`, or NaN for complex tensors, which have no order."""
+    return lambda t: torch.full_like(t, torch.nan) if t.is_complex() else function(t)
+
+
 FACTORS: dict[str, Callable[[Tensor], Tensor]] = {
     "{}": lambda t: t,
     "2 * {}": lambda t: 2 * t,
@@ -30,7 +36,7 @@ FACTORS: dict[str, Callable[[Tensor], Tensor]] = {
     "{} * (1 - {})": lambda t: t * (1 - t),
     "sigmoid({}) * (1 - sigmoid({}))": lambda t: torch.sigmoid(t) * (1 - torch.sigmoid(t)),
     "(1 - tanh({}) ** 2)": lambda t: 1 - torch.tanh(t).square(),
-    "({} > 0)": lambda t: (t > 0).to(t.dtype),
+    "({} > 0)": _sided(lambda t: (t > 0).to(t.dtype)),
     "sign({})": torch.sgn,
     "abs({})": lambda t: t.abs().to(t.dtype),
 }

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ..explain import Hypothesis
 from ..mismatch import AGREES, Fit, Mismatch
+from ._outputs import coefficients, combined
 
 CONSTANTS = {"2": 2.0, "1/2": 0.5, "3": 3.0, "1/3": 1 / 3, "4": 4.0, "1/4": 0.25, "sqrt(2)": math.sqrt(2), "1/sqrt(2)": math.sqrt(0.5)}
 
@@ -109,6 +110,22 @@ class ConstantFactorInPart(Hypothesis):
                     f"the gradient of the slices {where} along dim {dim} is {_readable(factor)} times what it should be; the rest is right",
                     lambda m, dim=dim, hit=hit, factor=factor: _scaled(m.expected, dim, hit, factor),
                     f"look for a factor of {_readable(1 / factor)} that these entries need",
+                )
+
+
+class ConstantFactorOfOutput(Hypothesis):
+    """The contribution of one output has a wrong constant factor."""
+
+    name = "constant-factor"
+    rank = 14
+
+    def fit(self, mismatch: Mismatch) -> Iterator[Fit]:
+        for path, factor in coefficients(mismatch).items():
+            if abs(factor) > AGREES and abs(factor - 1) > AGREES:
+                yield Fit(
+                    f"what {path} contributes is {_readable(factor)} times what it should be; the rest is right",
+                    lambda m, path=path, factor=factor: combined(m, {path: factor}),
+                    f"multiply the term with grad_output of {path} by {_readable(1 / factor)}",
                 )
 
 

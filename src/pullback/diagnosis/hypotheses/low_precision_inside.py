@@ -10,6 +10,7 @@ from torch import Tensor
 from ..explain import Hypothesis
 from ..mismatch import Fit, Mismatch
 
+NUDGE = 1e-11
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -29,10 +30,21 @@ class LowPrecisionInside(Hypothesis):
 
 
 def _rounded(m: Mismatch, dtype: torch.dtype) -> bool:
-    """Whether got is representable in `dtype` or off by some of its units, elementwise, and not by more."""
+    """Whether got is off by some units of `dtype`, elementwise, and moves in steps as narrow numbers do, which a wrong formula does not."""
     if m.got.is_complex():
         return False
     unit = torch.finfo(dtype).eps
     gap: Tensor = (m.got - m.expected).abs()
     small = gap <= 16 * unit * m.expected.abs() + 4 * unit * unit * m.expected.abs().max()
-    return bool(small.all()) and float(gap.max()) > 1e-2 * unit * float(m.expected.abs().max())
+    return bool(small.all()) and float(gap.max()) > 1e-2 * unit * float(m.expected.abs().max()) and (_representable(m.got, dtype) or _stepped(m))
+
+
+def _representable(got: Tensor, dtype: torch.dtype) -> bool:
+    return bool((got.to(dtype).to(got.dtype) == got).all())
+
+
+def _stepped(m: Mismatch) -> bool:
+    """Whether most elements stay the same to the last bit when the inputs move by less than narrow numbers can tell."""
+    moved = m.nudged(NUDGE)
+    right = m.expected != 0
+    return moved is not None and moved.shape == m.got.shape and bool(right.any()) and float((moved == m.got)[right].double().mean()) > 0.5

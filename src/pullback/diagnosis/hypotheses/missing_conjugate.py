@@ -23,6 +23,13 @@ class MissingConjugate(Hypothesis):
             _unconjugated,
             "multiply grad_output by the conjugate of the derivative",
         )
+        for path, tensor in mismatch.arguments.items():
+            if tensor.is_complex():
+                yield Fit(
+                    f"{path} is conjugated where it must not be, or is not where it must be",
+                    lambda m, path=path: m.vjp(m.path, values={path: m.arguments[path].conj().resolve_conj()}),
+                    f"conjugate {path}, or leave it as it is, where the gradient multiplies with it",
+                )
 
 
 def _unconjugated(m: Mismatch):

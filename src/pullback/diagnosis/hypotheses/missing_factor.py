@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ..explain import Hypothesis
 from ..mismatch import Fit, Mismatch
+from ._paths import along, paths
 from ._terms import Term, factors
 
 
@@ -20,7 +21,7 @@ class MissingFactor(Hypothesis):
 
     def fit(self, mismatch: Mismatch) -> Iterator[Fit]:
         for name, factor in factors(mismatch):
-            if _shape(factor(mismatch)) not in (mismatch.expected.shape, torch.Size()):
+            if not _spreads(factor(mismatch), mismatch.expected.shape):
                 continue
             yield Fit(
                 f"the factor {name} is missing",
@@ -32,6 +33,42 @@ class MissingFactor(Hypothesis):
                 lambda m, factor=factor: _product(m, factor),
                 f"leave the factor {name} out",
             )
+
+
+class FactorReadAsOne(Hypothesis):
+    """The formula is right if an argument, that is a factor in it, were 1 everywhere."""
+
+    name = "missing-factor"
+    rank = 21
+
+    def fit(self, mismatch: Mismatch) -> Iterator[Fit]:
+        for path in mismatch.arguments:
+            if path != mismatch.path:
+                yield Fit(
+                    f"the factor {path} is missing inside the formula",
+                    lambda m, path=path: m.vjp(m.path, values={path: torch.ones_like(m.arguments[path])}),
+                    f"multiply by {path} where the chain rule passes through it",
+                )
+
+
+class FactorOfTerm(Hypothesis):
+    """A factor is left out of the one term that goes through an intermediate of forward."""
+
+    name = "missing-factor"
+    rank = 28
+
+    def fit(self, mismatch: Mismatch) -> Iterator[Fit]:
+        if mismatch.expected.is_complex():
+            return
+        for n, place in paths(mismatch):
+            for name, factor in factors(mismatch):
+                if not _spreads(factor(mismatch), mismatch.expected.shape):
+                    continue
+                yield Fit(
+                    f"in the term that goes through {place} the factor {name} is missing",
+                    lambda m, n=n, factor=factor: along(m, n, lambda term: _divided(term, factor(m))),
+                    f"multiply that term by {name}",
+                )
 
 
 class ScalarDerivativeMissing(Hypothesis):
@@ -54,8 +91,11 @@ class ScalarDerivativeMissing(Hypothesis):
             )
 
 
-def _shape(value: Tensor | None) -> torch.Size | None:
-    return None if value is None else value.shape
+def _spreads(factor: Tensor | None, shape: torch.Size) -> bool:
+    """Whether `factor` broadcasts to `shape` and no further."""
+    if factor is None or factor.dim() > len(shape):
+        return False
+    return all(n in (1, want) for n, want in zip(reversed(factor.shape), reversed(shape), strict=False))
 
 
 def _divided(expected: Tensor, factor: Tensor | None) -> Tensor | None:

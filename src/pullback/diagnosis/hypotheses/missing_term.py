@@ -8,6 +8,7 @@ from torch import Tensor
 
 from ..explain import Hypothesis
 from ..mismatch import Fit, Mismatch, sum_to
+from ._paths import along, paths
 from ._terms import Term, cotangent, factors, times
 
 
@@ -30,6 +31,31 @@ class MissingTerm(Hypothesis):
                 (-2.0, f"the term grad_output * {name} has the wrong sign", f"change the sign of the term grad_output * {name}"),
             ):
                 yield Fit(text, lambda m, factor=factor, sign=sign: _with(m, factor, sign), fix)
+
+
+class SignOfTerm(Hypothesis):
+    """The term that goes through an intermediate of forward has the wrong sign, or stands alone."""
+
+    name = "missing-term"
+    rank = 27
+
+    def fit(self, mismatch: Mismatch) -> Iterator[Fit]:
+        for n, place in paths(mismatch):
+            yield Fit(
+                f"the term that goes through {place} has the wrong sign",
+                lambda m, n=n: along(m, n, lambda term: -term),
+                "change the sign of that term",
+            )
+            yield Fit(
+                f"only the term that goes through {place} is there",
+                lambda m, n=n: _alone(m, n),
+                "add the other terms of the product or sum rule",
+            )
+
+
+def _alone(m: Mismatch, n: int) -> Tensor | None:
+    found = m.cut(n)
+    return None if found is None or found[1].shape != m.expected.shape else m.expected - found[1]
 
 
 def _with(m: Mismatch, factor: Term | None, sign: float) -> Tensor | None:

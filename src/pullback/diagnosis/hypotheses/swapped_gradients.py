@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 
 from ..explain import Hypothesis
-from ..mismatch import Fit, Mismatch
+from ..mismatch import Fit, Mismatch, agrees
 
 
 class SwappedGradients(Hypothesis):
@@ -16,9 +17,42 @@ class SwappedGradients(Hypothesis):
 
     def fit(self, mismatch: Mismatch) -> Iterator[Fit]:
         for path, gradient in mismatch.gradients.items():
+            elsewhere = mismatch.returned.get(path)
+            if path != mismatch.path and gradient.shape == mismatch.expected.shape and elsewhere is not None and not agrees(elsewhere, gradient):
+                yield _at_the_place_of(path, mismatch.path)
+
+
+class GradientTwice(Hypothesis):
+    """The gradient of another input is returned for this one too."""
+
+    name = "swapped-gradients"
+    rank = 27
+
+    def fit(self, mismatch: Mismatch) -> Iterator[Fit]:
+        for path, gradient in mismatch.gradients.items():
             if path != mismatch.path and gradient.shape == mismatch.expected.shape:
+                yield _at_the_place_of(path, mismatch.path)
+
+
+class SwappedCotangents(Hypothesis):
+    """The grad_outputs of two outputs stand in for each other."""
+
+    name = "swapped-gradients"
+    rank = 11
+
+    def fit(self, mismatch: Mismatch) -> Iterator[Fit]:
+        for a, b in itertools.combinations(mismatch.cotangents, 2):
+            if mismatch.cotangents[a].shape == mismatch.cotangents[b].shape:
                 yield Fit(
-                    f"backward returns the gradient of {path} at the place of {mismatch.path}",
-                    lambda m, path=path: m.gradients.get(path),
-                    "return gradients in the order of forward's arguments",
+                    f"the grad_outputs of {a} and {b} are taken for each other",
+                    lambda m, a=a, b=b: m.vjp(m.path, cotangents={**m.cotangents, a: m.cotangents[b], b: m.cotangents[a]}),
+                    "take grad_outputs in the order of forward's outputs",
                 )
+
+
+def _at_the_place_of(path: str, place: str) -> Fit:
+    return Fit(
+        f"backward returns the gradient of {path} at the place of {place}",
+        lambda m: m.gradients.get(path),
+        "return gradients in the order of forward's arguments",
+    )

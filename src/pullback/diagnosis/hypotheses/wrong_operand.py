@@ -29,6 +29,29 @@ class WrongOperand(Hypothesis):
                 )
 
 
+class TurnedOperand(Hypothesis):
+    """An argument is transposed or reversed, or not, where the formula needs it otherwise."""
+
+    name = "wrong-operand"
+    rank = 21
+
+    def fit(self, mismatch: Mismatch) -> Iterator[Fit]:
+        for path, value in mismatch.arguments.items():
+            if path == mismatch.path:
+                continue
+            turns: list[tuple[str, Callable[[Tensor], Tensor]]] = [
+                (f"reversed along dim {dim}", lambda t, dim=dim: t.flip(dim)) for dim in range(value.dim()) if value.shape[dim] > 1
+            ]
+            if value.dim() > 1 and value.shape[-1] == value.shape[-2]:
+                turns.insert(0, ("transposed", lambda t: t.mT.contiguous()))
+            for how, turn in turns:
+                yield Fit(
+                    f"the formula is evaluated with {path} {how}",
+                    lambda m, path=path, turn=turn: m.vjp(m.path, values={path: turn(m.arguments[path])}),
+                    f"use {path} as it is, or turn it the other way round, where the gradient reads it {how}",
+                )
+
+
 class OutputForInput(Hypothesis):
     """A formula in the output is evaluated with an input, or the other way round."""
 
@@ -42,7 +65,7 @@ class OutputForInput(Hypothesis):
                 if not agrees(_formula(mismatch, function, operand), mismatch.expected):
                     continue
                 for name, other in found.items():
-                    if name != right and other(mismatch).shape == operand(mismatch).shape:
+                    if name != right and _formula(mismatch, function, other) is not None:
                         yield Fit(
                             f"the formula grad_output * {pattern.replace('{}', right)} is evaluated with {name} in place of {right}",
                             lambda m, function=function, other=other: _formula(m, function, other),

@@ -39,6 +39,40 @@ class WrongReductionDim(Hypothesis):
                     )
 
 
+class WrongBroadcastDim(Hypothesis):
+    """grad_output of a reduction is spread over the wrong dimension; sizes that happen to be equal hide it from shape checks."""
+
+    name = "wrong-reduction-dim"
+    rank = 19
+
+    def fit(self, mismatch: Mismatch) -> Iterator[Fit]:
+        grad = cotangent(mismatch)
+        if grad is None or grad.dim() == 0 or grad.dim() >= mismatch.expected.dim() or not bool((grad != 0).all()):
+            return
+        places = list(itertools.combinations(range(mismatch.expected.dim()), mismatch.expected.dim() - grad.dim()))
+        for right, wrong in itertools.permutations(places, 2):
+            yield Fit(
+                f"grad_output is spread over dim {_names(wrong)}; forward reduces dim {_names(right)}",
+                lambda m, right=right, wrong=wrong: _respread(m, right, wrong),
+                f"insert the reduced dimension of grad_output at {_names(right)}",
+            )
+
+
+def _respread(m: Mismatch, right: tuple[int, ...], wrong: tuple[int, ...]) -> Tensor | None:
+    grad = cotangent(m)
+    if grad is None:
+        return None
+    there, here = _spread(grad, right), _spread(grad, wrong)
+    fits = all(n in (1, want) for t in (there, here) for n, want in zip(t.shape, m.expected.shape, strict=True))
+    return m.expected / there * here if fits else None
+
+
+def _spread(grad: Tensor, dims: tuple[int, ...]) -> Tensor:
+    for dim in dims:
+        grad = grad.unsqueeze(dim)
+    return grad
+
+
 def _summed(value: Tensor | None, dims: tuple[int, ...]) -> Tensor | None:
     return None if value is None else value.sum(dims)
 
