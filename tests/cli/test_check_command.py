@@ -55,13 +55,15 @@ class Settings:
     ignore: frozenset
     dtype: object
     device: object
+    distributed: int
 
 def run_case(case, settings, announce, skip):
     codes = [c for c in ("PB501", "PB503", "PB604") if c not in settings.ignore | skip and (not settings.select or c in settings.select)]
     wrong = [c for c in codes if c == "PB501" and case.target.__name__ == "Triple"]
     found = [Finding(c, "wrong-gradient", "error", "fail", "?", "Triple.backward is wrong", Location("wrong.py", 20)) for c in wrong]
     runs = [CheckRun(c, "?", "fail" if c in wrong else "pass") for c in codes]
-    shown = {"seed": settings.seed, "orders": settings.orders, "thorough": settings.thorough, "dtype": str(settings.dtype), "device": settings.device}
+    shown = {"seed": settings.seed, "orders": settings.orders, "thorough": settings.thorough, "dtype": str(settings.dtype), "device": settings.device,
+             "distributed": settings.distributed}
     return Report(tuple(found), tuple(runs), ("?",), shown)
 """
 
@@ -100,7 +102,7 @@ def test_a_wrong_gradient_exits_1_and_is_told_by_the_template(project):
     assert "  repro      pullback check wrong.py::Triple --select PB501 --case 0 --seed 0\n" in printed
     assert "  more       pullback explain PB501\n" in printed
     assert "1 error · 2 of 2 checked" in printed
-    assert "not run: thorough (--thorough), gpu (--device cuda), distributed" in printed
+    assert "not run: thorough (--thorough), gpu (--device cuda), distributed (--distributed N)" in " ".join(printed.split())
 
 
 def test_the_command_that_a_finding_prints_shows_it_again(project, small):
@@ -236,16 +238,17 @@ def test_a_sample_that_does_not_exist(project, small):
 
 
 def test_settings_reach_the_battery(project, small):
-    given = ("--dtype", "bfloat16", "--device", "meta", "--seed", 5, "--orders", 2, "--thorough", "-j", 1, "--timeout", 30)
+    given = ("--dtype", "bfloat16", "--device", "meta", "--seed", 5, "--orders", 2, "--thorough", "--distributed", 2, "-j", 1, "--timeout", 30)
     result = report("check", "right.py", *given, status=0)
-    assert {key: result.environment[key] for key in ("seed", "orders", "thorough", "dtype", "device")} == {
+    assert {key: result.environment[key] for key in ("seed", "orders", "thorough", "dtype", "device", "distributed")} == {
         "seed": 5,
         "orders": 2,
         "thorough": True,
         "dtype": "torch.bfloat16",
         "device": "meta",
+        "distributed": 2,
     }
-    assert result.environment["skipped_tiers"] == ["gpu (--device cuda)", "distributed"]
+    assert result.environment["skipped_tiers"] == ["gpu (--device cuda)"]
 
 
 def test_a_device_that_cannot_be_used(project, small):
@@ -330,3 +333,43 @@ def test_wrong_usage_exits_2_with_a_suggestion(project, args, words):
     result = run(*args, status=2)
     assert words in result.stderr.replace("\n", " ")
     assert result.stdout == ""
+
+
+PARALLEL = """
+import torch
+import torch.distributed as dist
+import pullback as pb
+
+def summed(x):
+    total = x.clone()
+    dist.all_reduce(total)
+    return total
+
+class Mean(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group=None):
+        ctx.rows = x.shape[0] * dist.get_world_size(group)
+        return x - summed(x.sum(0)) / ctx.rows
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy - summed(dy.sum(0)) / ctx.rows, None
+
+class OwnMean(Mean):
+    @staticmethod
+    def backward(ctx, dy):
+        return dy - dy.mean(0), None
+
+def pullback_cases():
+    for function in (Mean, OwnMean):
+        yield pb.case(function, torch.randn(4, 3, dtype=torch.float64, requires_grad=True))
+"""
+
+
+def test_the_distributed_tier_runs_the_op_in_several_processes(project):
+    Path("parallel.py").write_text(PARALLEL)
+    result = report("check", "parallel.py", "--distributed", 2, "--select", "PB805,PB806", status=1)
+    assert [(f.code, f.subject) for f in result.findings] == [("PB806", "parallel.OwnMean")]
+    assert {run.code for run in result.checks} == {"PB805", "PB806"}
+    assert "distributed" not in " ".join(result.environment["skipped_tiers"])
+    assert result.findings[0].repro == "pullback check parallel.py::OwnMean --select PB806 --case 1 --distributed 2 --seed 0"

@@ -150,7 +150,7 @@ def _command(found: Found, options: Options, code: str, case: int) -> str | None
         parts += ["--case", str(case)]
     if options.cases:
         parts += ["--cases", options.cases]
-    parts += [part for key in ("device", "dtype") if options.settings.get(key) for part in (f"--{key}", str(options.settings[key]))]
+    parts += [part for key in ("device", "dtype", "distributed") if options.settings.get(key) for part in (f"--{key}", str(options.settings[key]))]
     return shlex.join([*parts, "--seed", str(options.seed)])
 
 

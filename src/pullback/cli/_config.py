@@ -23,6 +23,7 @@ CHECK_KEYS = (
     "timeout",
     "jobs",
     "thorough",
+    "distributed",
     "orders",
     "baseline",
     "output-format",

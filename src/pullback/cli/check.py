@@ -60,6 +60,9 @@ def codes(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]
 @click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Worker processes.  [default: number of CPUs]")
 @click.option("--thorough", is_flag=True, help="Run the slow tier too.")
 @click.option("--module", "modules", multiple=True, metavar="NAME", help="For a recording: check code of this package, besides the project's own.")
+@click.option(
+    "--distributed", type=click.IntRange(2, 64), metavar="N", help="Run the distributed tier too: in N processes of this machine, through gloo."
+)
 @click.option("--orders", type=click.IntRange(1, 2), default=1, show_default=True, help="2: second derivatives must be right.")
 @click.option(
     "--baseline", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE", help="Leave out what this JSON report holds."
@@ -135,7 +138,7 @@ def _ended_by_signals() -> Iterator[None]:
 
 def _options(targets: Sequence[Target], declare: Any, given: dict[str, Any]) -> Options:
     settings = {key: given[key] for key in ("seed", "orders", "thorough", "dtype", "device")}
-    settings |= {"select": sorted(given["select"]), "ignore": sorted(given["ignore"])}
+    settings |= {"distributed": given["distributed"] or 0, "select": sorted(given["select"]), "ignore": sorted(given["ignore"])}
     one = len(targets) == 1 and len(targets[0].names) == 1
     jobs = given["jobs"] or (1 if one else os.cpu_count() or 1)
     return Options(settings, given["cases"], declare, given["case"], given["timeout"], jobs)
@@ -168,7 +171,7 @@ def _skipped_tiers(given: dict[str, Any]) -> list[str]:
     tiers = [] if given["thorough"] else ["thorough (--thorough)"]
     if not (given["device"] or "").startswith("cuda"):
         tiers.append("gpu (--device cuda)")
-    return [*tiers, "distributed"]
+    return tiers if given["distributed"] else [*tiers, "distributed (--distributed N)"]
 
 
 def _read_baseline(path: Path) -> tuple[Finding, ...]:
