@@ -372,4 +372,4 @@ def test_the_distributed_tier_runs_the_op_in_several_processes(project):
     assert [(f.code, f.subject) for f in result.findings] == [("PB806", "parallel.OwnMean")]
     assert {run.code for run in result.checks} == {"PB805", "PB806"}
     assert "distributed" not in " ".join(result.environment["skipped_tiers"])
-    assert result.findings[0].repro == "pullback check parallel.py::OwnMean --select PB806 --case 1 --distributed 2 --seed 0"
+    assert result.findings[0].repro == "pullback check parallel.py::OwnMean --select PB806 --case 0 --distributed 2 --seed 0"
