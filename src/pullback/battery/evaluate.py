@@ -172,6 +172,14 @@ class Evaluator:
         }
         return self.variant(values)
 
+    def to(self, device: torch.device | str) -> Evaluator:
+        """Return an evaluator whose tensors lie on `device`; `torch.device` arguments say so too."""
+        place = torch.device(device)
+        values: dict[str, Any] = {leaf.path: move_tensor(leaf.template, place) for leaf in self.leaves}
+        for name, value in self._named:
+            values |= {path: place for path, leaf in trees.leaves(value, name) if isinstance(leaf, torch.device)}
+        return self.variant(values)
+
     @property
     def wanted(self) -> list[Leaf]:
         """The differentiated leaves, in argument order."""
@@ -301,6 +309,8 @@ class Evaluator:
 
     def _hold(self, seed: int) -> None:
         torch.default_generator.manual_seed(seed)
+        if torch.cuda.is_initialized():
+            torch.cuda.manual_seed_all(seed)
         if self.hold_everything:
             random.seed(seed)
             numpy = sys.modules.get("numpy")
@@ -350,6 +360,14 @@ def cast_tensor(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return new
 
 
+def move_tensor(tensor: Tensor, device: torch.device) -> Tensor:
+    """Return a copy on another device with the same strides and Python attributes."""
+    moved = tensor.detach().to(device)
+    if moved.layout is torch.strided and moved.stride() != tensor.stride() and type(tensor) in (Tensor, torch.nn.Parameter):
+        moved = _copy_strided(moved, tensor)
+    return _as_the_user_made_it(moved.clone() if moved is tensor else moved, tensor)
+
+
 def _copy_strided(source: Tensor, model: Tensor) -> Tensor:
     extent = 1 + sum((n - 1) * s for n, s in zip(model.shape, model.stride(), strict=True)) if model.numel() else 0
     memory = torch.full((extent,), torch.nan if differentiable(source) else 0, dtype=source.dtype, device=source.device)
@@ -395,6 +413,7 @@ def random_like(tensor: Tensor, generator: torch.Generator, choices: Sequence[fl
 def preserved_state() -> Iterator[None]:
     """Restore what the checked code may change for the whole process: random states, grad mode, default dtype, determinism, threads' warnings."""
     numpy = sys.modules.get("numpy")
+    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     before = (
         torch.get_rng_state(),
         random.getstate(),
@@ -410,6 +429,8 @@ def preserved_state() -> Iterator[None]:
             yield
     finally:
         torch.set_rng_state(before[0])
+        if cuda:
+            torch.cuda.set_rng_state_all(cuda)
         random.setstate(before[1])
         if numpy is not None and before[2] is not None:
             numpy.random.set_state(before[2])

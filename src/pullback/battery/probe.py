@@ -108,6 +108,8 @@ class Probe:
         self.native = Evaluator.of_case(self.target, case)
         if self.settings.dtype is not None:
             self.native = self.native.cast(self.settings.dtype)
+        if self.settings.device is not None:
+            self.native = self.native.to(self.settings.device)
         self.generator = torch.Generator().manual_seed(self.settings.seed)
         self.memo: dict[str, Any] = {}
         self.remarks: dict[str, str] = {}
