@@ -213,44 +213,52 @@ def forward_mode_below(values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
     return _set_fwd_grad_enabled(True), tuple([primal(value) for value in values])
 
 
-def dispatch_modes_active() -> Callable[[], bool]:
-    """The test for a running dispatch mode (fake tensors, tracing, selective checkpoint), which sees every operator call.
+def dispatch_modes() -> Callable[[], int]:
+    """The C function that counts running dispatch modes (fake tensors, tracing, selective checkpoint), which see every operator call.
 
     Fallback: none is seen. Retire when torch has a public test.
     """
     import torch
 
-    count = getattr(torch._C, "_len_torch_dispatch_stack", None)
-    return (lambda: count() > 0) if count is not None else (lambda: False)
+    return getattr(torch._C, "_len_torch_dispatch_stack", lambda: 0)
 
 
-def saved_tensor_hook() -> Callable[[], Any]:
-    """What packs tensors that are saved now, or None; non-reentrant checkpoint is such a hook.
+def function_modes() -> Callable[[], int]:
+    """The C function that counts running TorchFunctionModes, which see every use of a tensor from Python.
 
-    Fallback: none is seen. Retire when torch can be asked whether a checkpoint is running.
+    Fallback: one is taken to run, which costs time only. Retire when torch has a public test.
     """
     import torch
 
-    top = getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", None)
-    if top is None:
-        return lambda: None
-
-    def hook() -> Any:
-        pair = top(False)
-        return pair[0] if pair else None
-
-    return hook
+    return getattr(torch._C, "_len_torch_function_stack", lambda: 1)
 
 
-def inside_backward() -> Callable[[], bool]:
-    """The test whether the engine is running a backward in this thread, as it is when a checkpoint recomputes.
+def context_type(function: Any) -> type | None:
+    """The class of the `ctx` that torch makes for a call of this very Function, rather than of a subclass or under a transform.
+
+    Fallback: none; torch's own engine reads the name. Retire when a ctx names its Function.
+    """
+    return getattr(function, "_backward_cls", None)
+
+
+def saved_tensor_hooks() -> Callable[[bool], Any]:
+    """The C function that returns the pair which packs and unpacks tensors that are saved now, or None; called with False.
+
+    Non-reentrant checkpoint is such a pair. Fallback: none is seen. Retire when torch can be asked whether a checkpoint is running.
+    """
+    import torch
+
+    return getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda ignored: None)
+
+
+def graph_task() -> Callable[[], int]:
+    """The C function that numbers the backward which the engine is running in this thread, -1 for none; a checkpoint recomputes inside one.
 
     Fallback: it is never seen. Retire when torch has a public test.
     """
     import torch
 
-    task = getattr(torch._C, "_current_graph_task_id", None)
-    return (lambda: task() != -1) if task is not None else (lambda: False)
+    return getattr(torch._C, "_current_graph_task_id", lambda: -1)
 
 
 def traced_as(wrapper: Any, original: Any) -> Any:
@@ -357,3 +365,62 @@ def import_dtensor() -> None:
     import torch.distributed.tensor  # noqa: F401
 
     import_compiler()
+
+
+def without_torch_function() -> Any:
+    """Return a context in which tensor classes of the user's own do not take part in operations on them.
+
+    Private: `torch._C.DisableTorchFunctionSubclass`. Fallback: `torch._C.DisableTorchFunction`, which switches off modes as well. Retires: none known.
+    """
+    import torch
+
+    context = getattr(torch._C, "DisableTorchFunctionSubclass", None) or torch._C.DisableTorchFunction
+    return context()
+
+
+def results_of(node: Any) -> tuple[Any, ...]:
+    """What autograd knows of the tensors that a node's forward gave: objects with `shape` and `dtype`.
+
+    Private: `Node._input_metadata`. Fallback: none is known. Retires: none known.
+    """
+    return getattr(node, "_input_metadata", ())
+
+
+def made_at(node: Any) -> int:
+    """A number that grows with every node that a thread makes; leaves have the largest.
+
+    Private: `Node._sequence_nr`. Fallback: 0, so that nodes stay in the order of the walk. Retires: none known.
+    """
+    number = getattr(node, "_sequence_nr", None)
+    return number() if number is not None else 0
+
+
+def saved_names(kind: type) -> list[str]:
+    """The names of what nodes of a kind save: ``self``, ``other``, ``result``; ``tensors`` for custom Functions.
+
+    Private: `Node._raw_saved_*`. Fallback: nothing is saved. Retires: none known.
+    """
+    return [name.removeprefix("_raw_saved_") for name in dir(kind) if name.startswith("_raw_saved_")]
+
+
+def saved_slots(node: Any, name: str) -> tuple[Any, ...]:
+    """The saved tensors under one of `saved_names`, still packed; empty once backward has freed them.
+
+    Private: `Node._raw_saved_*`. Fallback: none. Retires: none known.
+    """
+    try:
+        slots = getattr(node, f"_raw_saved_{name}", None)
+    except RuntimeError:
+        return ()
+    return tuple(slots) if isinstance(slots, (tuple, list)) else (slots,) if slots is not None else ()
+
+
+def packed(slot: Any) -> Any:
+    """What a saved tensor really keeps: the tensor, or what a saved-tensor hook made of it; None once it is freed. No hook runs.
+
+    Private: `SavedTensor.data`. Fallback: the unpacked tensor, which runs the hook. Retires: none known.
+    """
+    try:
+        return slot.data if hasattr(slot, "data") else slot.unpack()
+    except RuntimeError:
+        return None

@@ -94,7 +94,7 @@ class Signature:
     Args:
         arguments: One text an argument: ``"x: float32[8, 64] strides (1, 8)"``.
         autocast: Device and dtype, ``"cpu bfloat16"``; empty where autocast was off.
-        grad: Whether a graph was built.
+        grad: Whether any call built a graph.
         where: ``"checkpoint"``, ``"recomputed"``, both or none.
         calls: Calls of forward.
         backward_calls: Calls of backward.
@@ -110,7 +110,7 @@ class Signature:
 
     arguments: tuple[str, ...]
     autocast: str = ""
-    grad: bool = True
+    grad: bool = False
     where: tuple[str, ...] = ()
     calls: int = 0
     backward_calls: int = 0
@@ -126,7 +126,7 @@ class Signature:
     @property
     def key(self) -> tuple[Any, ...]:
         """What makes two signatures the same."""
-        return (self.arguments, self.autocast, self.grad, self.where)
+        return (self.arguments, self.autocast, self.where)
 
     def plus(self, other: Signature) -> Signature:
         """Return the same signature with the counts of both."""
@@ -135,7 +135,10 @@ class Signature:
             gradients[layout] = gradients.get(layout, 0) + count
         summed = ("calls", "backward_calls", "raised", "forward_seconds", "backward_seconds")
         counts = {name: getattr(self, name) + getattr(other, name) for name in summed}
-        return replace(self, **counts, gradients=gradients, call=self.call or other.call, no_call=self.no_call if self.call is None else "")
+        grad = self.grad or other.grad
+        return replace(
+            self, **counts, grad=grad, gradients=gradients, call=self.call or other.call, no_call=self.no_call if self.call is None else ""
+        )
 
 
 @dataclass(slots=True)

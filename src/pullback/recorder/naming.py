@@ -11,8 +11,8 @@ from typing import Any
 
 import torch
 
-from ..capture.calls import forward_names, relative_path, resolve_target
-from ..capture.recorded import FunctionRecord, Kind
+from ..capture.calls import forward_names, parameter_names, relative_path, resolve_target
+from ..capture.recorded import FunctionRecord
 
 GENERATED = "pullback._generated."
 LIBRARY = "torch._library.autograd"
@@ -58,14 +58,13 @@ def argument_names(function: type[torch.autograd.Function], record: FunctionReco
     if record.kind == "library" and record.live is not None:
         return tuple(argument.name for argument in record.live._schema.arguments)
     if record.kind == "op":
-        return tuple(name.removeprefix("arg_") for name in forward_names(function))
+        names = parameter_names(record.live) if record.live is not None else forward_names(function)
+        return tuple(name.removeprefix("arg_") for name in names)
     return forward_names(function)
 
 
-def arguments_of(kind: Kind, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """Return the call's own arguments: torch.library hands its Function the keyword arguments and a key set in one last object."""
-    if kind != "library" or not args:
-        return args, kwargs
+def arguments_of(args: tuple[Any, ...]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Return the arguments of a torch.library op from those of its Function, which has the keyword arguments and a key set in one last object."""
     return args[:-1], dict(getattr(args[-1], "keyword_only_args", None) or {})
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from time import perf_counter
 from typing import Any
 
@@ -27,6 +27,22 @@ TOTAL_BUDGET = 512 << 20
 _VALUES = (int, float, bool, str, complex, type(None), torch.dtype, torch.device, torch.Size, bytes)
 
 
+class Live:
+    """A signature while calls of it are counted.
+
+    Args:
+        entry: The derivative.
+        signature: What is known so far; its `gradients` are written by `Observer.settle`.
+    """
+
+    __slots__ = ("entry", "gradients", "signature")
+
+    def __init__(self, entry: Entry, signature: Signature) -> None:
+        self.entry = entry
+        self.signature = signature
+        self.gradients: dict[Any, int] = {}
+
+
 class Entry:
     """One derivative under observation.
 
@@ -42,12 +58,19 @@ class Entry:
         self.function = function
         self.record = record
         self.names = names
-        self.signatures: dict[Any, Signature] = {}
-        self.pending: dict[int, list[Signature]] = {}
+        self.signatures: dict[Any, Live] = {}
+        self.pending: dict[int, list[Live]] = {}
         self.kept = 0
 
     def count_elsewhere(self, where: str) -> None:
+        """Count a call of which only the place is known."""
         self.record.elsewhere[where] = self.record.elsewhere.get(where, 0) + 1
+
+    def forget(self) -> None:
+        """Forget every signature."""
+        self.signatures.clear()
+        self.pending.clear()
+        self.kept = 0
 
 
 class Observer:
@@ -64,12 +87,13 @@ class Observer:
         self.values = values
         self.budget = Budget(TOTAL_BUDGET)
         self.lock = threading.Lock()
-        self._of_ctx: dict[int, tuple[Entry, Signature]] = {}
+        self._of_ctx: dict[int, Live] = {}
         self._transforms = _compat.transforms_active()
-        self._modes = _compat.dispatch_modes_active()
+        self._modes = _compat.dispatch_modes()
+        self._function_modes = _compat.function_modes()
         self._autocast = _compat.any_autocast()
-        self._checkpoint = _compat.saved_tensor_hook()
-        self._in_backward = _compat.inside_backward()
+        self._hooks = _compat.saved_tensor_hooks()
+        self._task = _compat.graph_task()
 
     def clear(self) -> None:
         """Forget contexts and take a new lock: what a forked child does."""
@@ -78,14 +102,17 @@ class Observer:
 
     # forward
 
-    def before_forward(self, entry: Entry, ctx: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature | None:
+    def before_forward(self, entry: Entry, ctx: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Live | None:
         """Return the signature of a call that is about to run, with its arguments kept if it is the first; None where it is only counted."""
         if self._transforms():
             return self._only_count(entry, ctx, "inside torch.func")
         if self._modes():
             return self._only_count(entry, ctx, "under a dispatch mode")
         try:
-            return self._signature(entry, ctx, args, kwargs)
+            if self._function_modes():
+                with torch._C.DisableTorchFunction():
+                    return self._live(entry, ctx, args, kwargs)
+            return self._live(entry, ctx, args, kwargs)
         except Exception as error:
             return self._only_count(entry, ctx, f"not understood ({type(error).__name__})")
 
@@ -94,46 +121,46 @@ class Observer:
         with self.lock:
             entry.count_elsewhere(where)
 
-    def _signature(self, entry: Entry, ctx: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Signature:
-        grad = ctx is None or bool(ctx.next_functions)
-        where = self._place()
-        autocast = _autocast_states() if self._autocast() else ()
-        args, kwargs = arguments_of(entry.record.kind, args, kwargs)
-        with torch._C.DisableTorchFunction():
-            key = (tuple([_part(arg) for arg in args]), tuple(kwargs.items()) and _part(kwargs), grad, where, autocast)
-            signature = entry.signatures.get(key)
-            if signature is None:
-                signature = self._new(entry, key, args, kwargs, grad, where, autocast)
-        return signature
+    def _live(self, entry: Entry, ctx: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Live:
+        hooks = self._hooks(False)
+        where = _NOWHERE if hooks is None and self._task() == -1 else self._place(hooks)
+        autocast = _autocast_states() if self._autocast() else _NOWHERE
+        if entry.record.kind == "library":
+            args, kwargs = arguments_of(args)
+        key = (tuple([_part(arg) for arg in args]), _part(kwargs) if kwargs else None, where, autocast)
+        live = entry.signatures.get(key) or self._new(entry, key, args, kwargs)
+        # To ask costs time in a large graph, so it is asked until the answer is yes.
+        if ctx is not None and not live.signature.grad:
+            live.signature.grad = bool(ctx.next_functions)
+        return live
 
-    def _place(self) -> tuple[str, ...]:
-        hook = self._checkpoint()
-        inside = self._in_backward()
-        if hook is None and not inside:
-            return ()
-        checkpoint = hook is not None and "checkpoint" in str(getattr(hook, "__module__", ""))
-        return (*(("checkpoint",) if checkpoint else ()), *(("recomputed",) if inside else ()))
+    def _place(self, hooks: Any) -> tuple[str, ...]:
+        checkpoint = hooks is not None and "checkpoint" in str(getattr(hooks[0], "__module__", ""))
+        return (*(("checkpoint",) if checkpoint else ()), *(("recomputed",) if self._task() != -1 else ()))
 
-    def _new(
-        self, entry: Entry, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any], grad: bool, where: tuple[str, ...], autocast: tuple[str, ...]
-    ) -> Signature:
+    def _new(self, entry: Entry, key: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Live:
         with self.lock:
             if len(entry.signatures) >= SIGNATURES:
-                signature = entry.signatures.get(None)
-                if signature is None:
-                    signature = entry.signatures[None] = Signature(("other shapes and values",), no_call=f"more than {SIGNATURES} signatures")
-                    entry.record.signatures.append(signature)
-                return signature
+                return entry.signatures.get(None) or self._overflow(entry)
         names = [*positional_names(entry.names, len(args)), *kwargs]
         texts = tuple(f"{name}{_show(value)}" for name, value in zip(names, (*args, *kwargs.values()), strict=True))
-        signature = Signature(texts, ", ".join(autocast), grad, where)
-        self._keep(entry, signature, args, kwargs)
+        _, _, where, autocast = key
+        signature = Signature(texts, ", ".join(autocast), where=where)
         with self.lock:
             known = next((s for s in entry.record.signatures if s.key == signature.key), None)
-            signature = entry.signatures.setdefault(key, known or signature)
-            if known is None and signature not in entry.record.signatures:
+        if known is None:
+            self._keep(entry, signature, args, kwargs)
+        with self.lock:
+            live = entry.signatures.setdefault(key, Live(entry, known or signature))
+            if live.signature is signature:
                 entry.record.signatures.append(signature)
-        return signature
+            return live
+
+    def _overflow(self, entry: Entry) -> Live:
+        signature = Signature(("other shapes and values",), no_call=f"more than {SIGNATURES} signatures")
+        entry.record.signatures.append(signature)
+        live = entry.signatures[None] = Live(entry, signature)
+        return live
 
     def _keep(self, entry: Entry, signature: Signature, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         if entry.kept >= CALLS:
@@ -143,96 +170,112 @@ class Observer:
             signature.no_call = "inside a CUDA graph capture"
             return
         try:
-            with torch.no_grad():
+            with torch.no_grad(), torch._C.DisableTorchFunction():
                 signature.call = store_call(args, kwargs, values=self.values, budget=self.budget)
             entry.kept += 1
         except Exception as error:
             signature.no_call = f"its arguments are not stored: {str(error).partition(chr(10))[0][:200]}"
 
-    def after_forward(self, entry: Entry, ctx: Any, signature: Signature | None, result: Any, seconds: float) -> None:
+    def after_forward(self, entry: Entry, ctx: Any, live: Live | None, result: Any, seconds: float) -> None:
         """Count a call that returned; `ctx` is None where setup_context will bring it."""
-        if signature is None:
+        if live is None:
             return
+        signature = live.signature
         with self.lock:
             signature.calls += 1
             signature.forward_seconds += seconds
         if ctx is None:
             waiting = entry.pending.setdefault(threading.get_ident(), [])
             del waiting[:-8]
-            waiting.append(signature)
+            waiting.append(live)
         else:
-            self._of_ctx[id(ctx)] = (entry, signature)
-            if signature.calls == 1:
-                self._note_kept(signature, ctx)
+            self._of_ctx[id(ctx)] = live
         if signature.calls == 1:
             with contextlib.suppress(Exception), torch._C.DisableTorchFunction():
-                signature.outputs = _layouts(result if isinstance(result, tuple) else (result,))
+                signature.outputs = tuple(_layout(value) for value in (result if isinstance(result, tuple) else (result,)))
+                if ctx is not None:
+                    signature.kept_bytes = _kept_bytes(ctx)
 
     def after_setup(self, entry: Entry, ctx: Any) -> None:
         """Tie the context of a setup_context-style call to the signature of its forward."""
         waiting = entry.pending.get(threading.get_ident())
         if not waiting:
             return
-        signature = waiting.pop()
-        self._of_ctx[id(ctx)] = (entry, signature)
-        builds = bool(ctx.next_functions)
-        signature.grad = builds if signature.calls == 1 else signature.grad or builds
+        live = waiting.pop()
+        self._of_ctx[id(ctx)] = live
+        signature = live.signature
+        if not signature.grad:
+            signature.grad = bool(ctx.next_functions)
         if signature.calls == 1:
-            self._note_kept(signature, ctx)
+            with contextlib.suppress(Exception), torch._C.DisableTorchFunction():
+                signature.kept_bytes = _kept_bytes(ctx)
 
-    def _note_kept(self, signature: Signature, ctx: Any) -> None:
-        with contextlib.suppress(Exception), torch._C.DisableTorchFunction():
-            kept = [t for t in ctx.to_save or () if isinstance(t, Tensor)]
-            kept += [value for value in vars(ctx).values() if isinstance(value, Tensor)]
-            signature.kept_bytes = sum(t.numel() * t.element_size() for t in {id(t): t for t in kept}.values())
-
-    def raised(self, signature: Signature | None) -> None:
+    def raised(self, live: Live | None) -> None:
         """Count a call that raised."""
-        if signature is not None:
+        if live is not None:
             with self.lock:
-                signature.raised += 1
+                live.signature.raised += 1
 
     # backward
 
-    def before_backward(self, entry: Entry, ctx: Any, grads: tuple[Any, ...]) -> Signature | None:
+    def before_backward(self, entry: Entry, ctx: Any, grads: tuple[Any, ...]) -> Live | None:
         """Return the signature whose forward made `ctx`, with the layout of grad_outputs counted."""
-        owner, signature = self._of_ctx.get(id(ctx), (None, None))
-        if owner is not entry or signature is None or self._modes() or self._transforms():
+        live = self._of_ctx.get(id(ctx))
+        if live is None or live.entry is not entry or self._modes() or self._transforms():
             return None
         try:
-            with torch._C.DisableTorchFunction():
-                key = _layouts(grads)
+            if self._function_modes():
+                with torch._C.DisableTorchFunction():
+                    key = tuple([_gradient(grad) for grad in grads])
+            else:
+                key = tuple([_gradient(grad) for grad in grads])
             with self.lock:
-                signature.gradients[key] = signature.gradients.get(key, 0) + 1
+                live.gradients[key] = live.gradients.get(key, 0) + 1
         except Exception:
-            return signature
-        return signature
+            return live
+        return live
 
-    def after_backward(self, signature: Signature | None, seconds: float) -> None:
+    def after_backward(self, live: Live | None, seconds: float) -> None:
         """Count a backward that returned."""
-        if signature is not None:
+        if live is not None:
             with self.lock:
-                signature.backward_calls += 1
-                signature.backward_seconds += seconds
+                live.signature.backward_calls += 1
+                live.signature.backward_seconds += seconds
+
+    def settle(self, entries: Collection[Entry]) -> None:
+        """Write the layouts of grad_outputs into the signatures; several classes of one op may share these."""
+        with self.lock:
+            lives = [live for entry in entries for live in entry.signatures.values()]
+            for live in lives:
+                live.signature.gradients = {}
+            for live in lives:
+                for key, count in live.gradients.items():
+                    layouts = tuple([None if grad is None else Layout(_name(grad[2]), tuple(grad[0]), tuple(grad[1])) for grad in key])
+                    live.signature.gradients[layouts] = live.signature.gradients.get(layouts, 0) + count
 
 
-_KNOWN_LAYOUTS: dict[Any, Layout] = {}
+_NOWHERE: tuple[str, ...] = ()
 
 
-def _layouts(values: tuple[Any, ...]) -> tuple[Layout | None, ...]:
-    return tuple([_layout(value) for value in values])
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+def _gradient(grad: Any) -> Any:
+    if type(grad) is not Tensor:
+        return None
+    return (grad.shape, grad.stride() if grad.layout is torch.strided else (), grad.dtype)
 
 
 def _layout(value: Any) -> Layout | None:
-    if not is_plain(value):
-        return None
-    key = (value.shape, value.stride() if value.layout is torch.strided else None, value.dtype)
-    found = _KNOWN_LAYOUTS.get(key)
-    if found is None:
-        if len(_KNOWN_LAYOUTS) > 10_000:
-            _KNOWN_LAYOUTS.clear()
-        found = _KNOWN_LAYOUTS[key] = layout_of(value)
-    return found
+    return layout_of(value) if is_plain(value) else None
+
+
+def _kept_bytes(ctx: Any) -> int:
+    """Return the bytes of saved tensors and of tensors that are attributes of `ctx`."""
+    kept = [t for t in ctx.to_save or () if isinstance(t, Tensor)]
+    kept += [value for value in vars(ctx).values() if isinstance(value, Tensor)]
+    return sum(t.numel() * t.element_size() for t in {id(t): t for t in kept}.values())
 
 
 def _part(value: Any) -> Any:
@@ -268,4 +311,4 @@ def _autocast_states() -> tuple[str, ...]:
     )
 
 
-Clock: Callable[[], float] = perf_counter
+clock: Callable[[], float] = perf_counter

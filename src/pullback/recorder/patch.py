@@ -1,6 +1,7 @@
 """Wrap forward and backward of every custom Function that is there, and of those that appear, until it is undone.
 
-`apply` itself stays as it is, so one that was bound before is seen too: it looks its class's methods up at every call.
+`apply` itself stays as it is, so one that was bound before is seen too: it looks its class's methods up at every call. A method that is called with
+the `ctx` of a subclass or of a transform, or by hand, is left alone.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ import torch
 
 from .. import _compat
 from .naming import argument_names, is_recorded, record_of
-from .observe import Clock, Entry, Observer
+from .observe import Entry, Observer, clock
 
 Function = torch.autograd.Function
 
@@ -47,9 +48,11 @@ class Patches:
     def forget(self) -> None:
         """Forget every signature."""
         for entry in self._entries.values():
-            entry.signatures.clear()
-            entry.pending.clear()
-            entry.kept = 0
+            entry.forget()
+
+    def settle(self) -> None:
+        """Write what was counted into the records."""
+        self._observer.settle(self._entries.values())
 
     def wrap(self, function: type[Function]) -> None:
         """Wrap one class, if its calls are noted at all."""
@@ -107,11 +110,6 @@ def _subclasses(base: type) -> Iterator[Any]:
                 yield found
 
 
-def _is_own(ctx: Any, function: type[Function]) -> bool:
-    """Whether torch made `ctx` for a call of this very class, rather than of a subclass, a transform, or somebody who calls the method by hand."""
-    return getattr(type(ctx), "_forward_cls", None) is function
-
-
 def _wrapper(original: Callable[..., Any], wrapper: Callable[..., Any]) -> Callable[..., Any]:
     """Let `wrapper` pass for `original`; compilers trace the original."""
     functools.update_wrapper(wrapper, original)
@@ -119,19 +117,19 @@ def _wrapper(original: Callable[..., Any], wrapper: Callable[..., Any]) -> Calla
 
 
 def _forward(observer: Observer, entry: Entry, original: Callable[..., Any]) -> Callable[..., Any]:
-    function = entry.function
+    own = _compat.context_type(entry.function)
 
     def forward(*args: Any, **kwargs: Any) -> Any:
-        if not observer.active or not args or not _is_own(args[0], function):
+        if not observer.active or not args or type(args[0]) is not own:
             return original(*args, **kwargs)
-        signature = observer.before_forward(entry, args[0], args[1:], kwargs)
-        start = Clock()
+        live = observer.before_forward(entry, args[0], args[1:], kwargs)
+        start = clock()
         try:
             result = original(*args, **kwargs)
         except BaseException:
-            observer.raised(signature)
+            observer.raised(live)
             raise
-        observer.after_forward(entry, args[0], signature, result, Clock() - start)
+        observer.after_forward(entry, args[0], live, result, clock() - start)
         return result
 
     return _wrapper(original, forward)
@@ -141,26 +139,26 @@ def _plain_forward(observer: Observer, entry: Entry, original: Callable[..., Any
     def forward(*args: Any, **kwargs: Any) -> Any:
         if not observer.active:
             return original(*args, **kwargs)
-        signature = observer.before_forward(entry, None, args, kwargs)
-        start = Clock()
+        live = observer.before_forward(entry, None, args, kwargs)
+        start = clock()
         try:
             result = original(*args, **kwargs)
         except BaseException:
-            observer.raised(signature)
+            observer.raised(live)
             raise
-        observer.after_forward(entry, None, signature, result, Clock() - start)
+        observer.after_forward(entry, None, live, result, clock() - start)
         return result
 
     return _wrapper(original, forward)
 
 
 def _setup(observer: Observer, entry: Entry, original: Callable[..., Any]) -> Callable[..., Any]:
-    function = entry.function
+    own = _compat.context_type(entry.function)
 
     def setup_context(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
         ctx = args[0] if args else kwargs.get("ctx")
-        if observer.active and _is_own(ctx, function):
+        if observer.active and type(ctx) is own:
             observer.after_setup(entry, ctx)
         return result
 
@@ -168,19 +166,19 @@ def _setup(observer: Observer, entry: Entry, original: Callable[..., Any]) -> Ca
 
 
 def _backward(observer: Observer, entry: Entry, original: Callable[..., Any]) -> Callable[..., Any]:
-    function = entry.function
+    own = _compat.context_type(entry.function)
 
     def backward(*args: Any, **kwargs: Any) -> Any:
-        if not observer.active or not args or not _is_own(args[0], function):
+        if not observer.active or not args or type(args[0]) is not own:
             return original(*args, **kwargs)
-        signature = observer.before_backward(entry, args[0], args[1:])
-        start = Clock()
+        live = observer.before_backward(entry, args[0], args[1:])
+        start = clock()
         try:
             result = original(*args, **kwargs)
         except BaseException:
-            observer.raised(signature)
+            observer.raised(live)
             raise
-        observer.after_backward(signature, Clock() - start)
+        observer.after_backward(live, clock() - start)
         return result
 
     return _wrapper(original, backward)

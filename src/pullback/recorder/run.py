@@ -94,6 +94,7 @@ class Run:
     @property
     def recording(self) -> Recording:
         """What was noted so far."""
+        self._patches.settle()
         used = [record for record in self._records.values() if record.calls or any(s.raised for s in record.signatures)]
         graphs = self._graphs + (_compat.compiled_graphs() - self._graphs_before if self._running else 0)
         return Recording(used, environment(), graphs, tuple(self._compiled))
