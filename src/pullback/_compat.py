@@ -90,11 +90,18 @@ def outside_transforms() -> Any:
 def dispatch_mode() -> type:
     """The base class of modes that see every operator call with its tensors.
 
-    Fallback: none; the class has been there since torch 2.0. Retire when torch exports it under a public name.
+    Such a mode is never traced here, so it need not be hidden from dynamo, whose import that costs (1 to 3 s in a fresh process).
+    Fallback: none; the class has been there since torch 2.0, and a torch that does not ask imports dynamo. Retire when torch exports it under a
+    public name.
     """
     from torch.utils._python_dispatch import TorchDispatchMode
 
-    return TorchDispatchMode
+    class Mode(TorchDispatchMode):
+        @classmethod
+        def _should_skip_dynamo(cls) -> bool:
+            return False
+
+    return Mode
 
 
 def fake_mode() -> Any:
