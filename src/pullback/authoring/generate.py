@@ -142,7 +142,8 @@ class Writer(Plan):
 
     def eager(self, *, loose: bool) -> str:
         """The ctx-style class: no torch.func, least overhead. The loose one takes numbers and None for any argument."""
-        prologue = [] if self.only else ["needs = ctx.needs_input_grad"]
+        pull = self.pull_lines(self.only, loose, forward_mode=False)
+        prologue = ["needs = ctx.needs_input_grad"] if any("needs[" in line for line in pull) else []
         if self.slots(forward_mode=False) or self.reads_out:
             prologue.append("saved = ctx.saved_tensors")
         return "\n".join(
@@ -154,7 +155,7 @@ class Writer(Plan):
                 "",
                 "    @staticmethod",
                 "    def backward(ctx, dy, *more):",
-                *[f"        {line}" for line in (*prologue, *self.pull_lines(self.only, loose, forward_mode=False))],
+                *[f"        {line}" for line in (*prologue, *pull)],
                 "",
                 "",
                 f"{self.alias}_{'loose' if loose else 'eager'} = {self.alias}",
@@ -165,8 +166,6 @@ class Writer(Plan):
         definition = self.definition
         kept = definition.kept
         lines: list[str] = []
-        if self.only is None and self.slots(forward_mode=False):
-            lines.append("needs = ctx.needs_input_grad")
         if definition.automatic == "recompute":
             lines.append(f"ctx.random = random_state({self.tuple})")
         lines.append(f"y = body({self.args})")
@@ -191,8 +190,9 @@ class Writer(Plan):
         if kept:
             lines += ["if many is None:", "    ctx.many = None", f"    return (y{hidden})"]
             lines += ["ctx.many = many[1]", f"return (*many[0]{hidden}, many[1])"]
-            return lines
-        return [*lines, "if many is None:", "    return y", "ctx.many = many[1]", "return (*many[0], many[1]) if many[2] else many[0]"]
+        else:
+            lines += ["if many is None:", "    return y", "ctx.many = many[1]", "return (*many[0], many[1]) if many[2] else many[0]"]
+        return ["needs = ctx.needs_input_grad", *lines] if any("needs[" in line for line in lines) else lines
 
     def refusals(self, only: str | None) -> list[str]:
         """An argument that wants a gradient and has no rule is told in backward, where somebody asks for that gradient."""

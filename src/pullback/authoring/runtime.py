@@ -155,8 +155,9 @@ def cotangents(ctx: Any, dy: Any, more: tuple[Any, ...], kept: int) -> tuple[Any
 
 def _alike(outs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Cotangents of one kind: the engine fills an unused DTensor output with plain zeros (pytorch#173123)."""
-    first = next((out for out in outs if isinstance(out, Tensor) and type(out).__name__ == "DTensor"), None)
-    if first is None or all(out is None or type(out) is type(first) for out in outs):
+    others = [out for out in outs if type(out) is not Tensor]
+    first = next((out for out in others if type(out).__name__ == "DTensor"), None)
+    if first is None or len(others) == len(outs):
         return outs
     from torch.distributed.tensor import DTensor, Replicate
 
