@@ -100,7 +100,8 @@ def test_classes_get_their_own_methods_back_when_the_block_raises():
         with pb.recording():
             raise KeyError("mine")
 
-    pytest.raises(KeyError, fail)
+    with pytest.raises(KeyError):
+        fail()
     assert dict(vars(Scale)) == before
 
 

@@ -18,7 +18,7 @@ from ..battery.session import environment, run_case
 from ..battery.targets import Target
 from ..capture.calls import resolve_target
 from ..capture.case import Case
-from ..capture.recorded import FunctionRecord, Recording, Signature, StoredCall, Unreplayable, rebuild, unpack
+from ..capture.recorded import FunctionRecord, Recording, Signature, StoredCall, Unreplayable, dtype_named, rebuild, unpack
 from ..declare import Declaration, DeclarationError, declaration_of, read_configuration
 from ..report import codes
 from ..report.clean import clean
@@ -159,7 +159,8 @@ class _Checked:
         stored = {t.how for t in signature.call.tensors} - {"whole"} if signature.call else set()
         how = f" ({', '.join(sorted(_HOW[kind] for kind in stored))})" if stored else ""
         seen = Evidence(f"recorded call {index}: {text(signature)}{how}")
-        return replace(finding, subject=self.record.name, evidence=(*finding.evidence, seen), repro=self.command(finding.code))
+        severity = "note" if finding.code in _COSTS and _frozen(signature.call) else finding.severity
+        return replace(finding, severity=severity, subject=self.record.name, evidence=(*finding.evidence, seen), repro=self.command(finding.code))
 
     def _as_found(self) -> Found:
         path = self.record.path or self.record.name
@@ -171,6 +172,18 @@ class _Checked:
     def _tool(self, code: str, message: str) -> Report:
         finding = Finding(code, codes.name_of(code), codes.registry()[code].severity, "fail", self.record.name, message)
         return Report((finding,), (CheckRun(code, self.record.name, "skipped", message),), (self.record.name,))
+
+
+_COSTS = ("PB901",)
+"""What is in vain where an argument is frozen may be needed by other calls: no fault of the op."""
+
+
+def _frozen(call: StoredCall | None) -> bool:
+    return call is not None and any(not t.requires_grad and _carries_gradients(t.layout.dtype) for t in call.tensors)
+
+
+def _carries_gradients(dtype: str) -> bool:
+    return dtype_named(dtype).is_floating_point or dtype_named(dtype).is_complex
 
 
 _HOW = {"sampled": "first rows only", "distribution": "values drawn anew from the recorded distribution"}
