@@ -71,6 +71,19 @@ def symmetric_grad(a, dy, off_diagonal):
     return torch.stack([g, off_diagonal * g, g], -1)
 
 
+def clamp(x, lo, hi):
+    return x.clamp(lo, hi)
+
+
+def soft_abs(x, eps):
+    return (x * x + eps).sqrt()
+
+
+def softmax_grads(x, y, dy):
+    inner = y * (dy - (dy * y).sum(-1, keepdim=True))
+    return inner, inner * x
+
+
 MUTANTS = [
     ("constant-factor", op(lambda x: x * x, lambda x, y, dy: dy * x), (rand(5),)),
     ("constant-factor", op(mse, lambda x, t, y, dy: (dy * 2 * (x - t), -dy * 2 * (x - t))), (rand(3, 5), rand(3, 5))),
@@ -103,14 +116,34 @@ MUTANTS = [
     ),
     ("low-precision-inside", op(lambda x: x.sin() * 3, lambda x, y, dy: (dy.bfloat16() * x.bfloat16().cos() * 3).double()), (rand(5),)),
     ("cotangent-squared", op(lambda x: x * x, lambda x, y, dy: dy * dy * 2 * x), (rand(5),)),
+    ("boundary", op(clamp, lambda x, lo, hi, y, dy: dy * (x <= hi)), (rand(40), -0.5, 0.5)),
+    ("boundary", op(clamp, lambda x, lo, hi, y, dy: dy * ((x >= 0) & (x <= hi))), (rand(40), -0.5, 0.5)),
+    ("boundary", op(clamp, lambda x, lo, hi, y, dy: dy * ((x < lo) | (x > hi))), (rand(40), -0.5, 0.5)),
+    ("misplaced-eps", op(soft_abs, lambda x, eps, y, dy: dy * x / x.abs()), (rand(6), 0.05)),
+    ("misplaced-eps", op(soft_abs, lambda x, eps, y, dy: dy * x / (x * x + eps * eps).sqrt()), (rand(6), 0.05)),
+    ("missing-factor", op(lambda x: x * sig(x), lambda x, y, dy: dy * (sig(x) + sig(x) * (1 - sig(x)))), (rand(5),)),
+    ("missing-factor", op(lambda x, w: (x * w).softmax(-1), lambda x, w, y, dy: softmax_grads(x, y, dy)), (rand(3, 4), rand(3, 4))),
+    ("missing-term", op(lambda x: x * sig(x), lambda x, y, dy: dy * (sig(x) - x * sig(x) * (1 - sig(x)))), (rand(5),)),
+    ("wrong-operand", op(lambda a, b: a @ b, lambda a, b, y, dy: (dy @ b, a.mT @ dy)), (rand(3, 3), rand(3, 3))),
+    ("wrong-operand", op(lambda x, w: x * w, lambda x, w, y, dy: (dy * x, (dy * x).sum(0))), (rand(3, 4), rand(4))),
+    ("permuted-gradient", op(lambda x: (x * x).cumsum(0), lambda x, y, dy: 2 * x * dy.flip(0).cumsum(0)), (rand(5),)),
+    ("wrong-reduction-dim", op(lambda x: (x * x).sum(1), lambda x, y, dy: 2 * x * dy), (rand(4, 4),)),
+    ("sign", op(lambda x: (x * x, x.exp()), lambda x, a, b, da, db: da * 2 * x - db * b), (rand(5),)),
+    ("constant-factor", op(lambda x: (x * x, x.exp()), lambda x, a, b, da, db: da * 6 * x + db * b), (rand(5),)),
+    ("swapped-gradients", op(lambda x: (x * x, x.exp()), lambda x, a, b, da, db: db * 2 * x + da * b), (rand(5),)),
+    (
+        "missing-conjugate",
+        op(lambda x, w: x * x * w, lambda x, w, y, dy: (dy * 2 * x * w.conj(), dy * (x * x).conj())),
+        tuple(torch.randn(4, dtype=torch.complex128).requires_grad_() for _ in "xw"),
+    ),
     ("cotangent-as-mask", op(lambda x: x * x, lambda x, y, dy: (dy > 0) * 2 * x), (rand(5),)),
 ]
 
 
 @pytest.mark.parametrize(("name", "function", "inputs"), MUTANTS, ids=[f"{i}-{m[0]}" for i, m in enumerate(MUTANTS)])
 def test_cause_is_named(name, function, inputs):
-    report = pb.check(function, inputs, select=["PB501"])
-    finding = next(f for f in report.findings if f.code == "PB501")
+    report = pb.check(function, inputs, select=["PB501", "PB510"])
+    finding = next(f for f in report.findings if f.code in ("PB501", "PB510"))
     assert finding.attachments.get("cause") == name, finding
     assert finding.certain, finding
     assert finding.fix
@@ -127,3 +160,16 @@ def test_single_precision_inside_is_no_fault():
     function = op(lambda x: x.sin() * 3, lambda x, y, dy: (dy.float() * x.float().cos() * 3).double())
     for seed in range(10):
         assert not [f for f in pb.check(function, (rand(5),), select=["PB501"], seed=seed).findings if f.severity != "note"]
+
+
+def test_a_wrong_formula_is_not_taken_for_low_precision():
+    function = op(lambda x: x.sin() * 3, lambda x, y, dy: dy * x.cos() * (3 + 0.05 * torch.arange(5, dtype=D).sqrt()))
+    findings = pb.check(function, (rand(5),), select=["PB501"]).findings
+    assert [f.attachments.get("cause") for f in findings] == [None]
+
+
+def test_a_fault_that_shows_on_some_cotangents_only_is_certain_all_the_same():
+    function = op(lambda x: x * x, lambda x, y, dy: 2 * x * dy.abs())
+    for seed in range(10):
+        (finding,) = pb.check(function, (rand(2),), select=["PB503"], seed=seed).findings
+        assert (finding.attachments.get("cause"), finding.certain) == ("cotangent-squared", True)

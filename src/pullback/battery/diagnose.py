@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-from ..diagnosis.explain import explain
+from ..diagnosis.explain import TRIES, explain, visible
 from ..diagnosis.mismatch import Guess, Mismatch
 from .evaluate import Evaluator, UserCodeError, differentiable, random_like
 from .locate import trusted_eager
@@ -28,7 +28,7 @@ def causes(probe: Probe, path: str) -> tuple[Guess, ...]:
         return ()
     builder = _Builder(probe, truth, path)
     try:
-        first = builder.mismatch(None, 0)
+        first = next((m for m in (builder.mismatch(None, n) for n in range(TRIES)) if m is not None and visible(m)), None)
         return () if first is None else explain(first, builder.replay)
     except (UserCodeError, RuntimeError):
         return ()
@@ -42,23 +42,28 @@ class _Builder:
         self.truth = truth
         self.path = path
         self.seed = probe.settings.seed
+        self.shown: list[Tensor] = []
         self.wanted = [leaf.path for leaf in self.op.wanted]
 
     def replay(self, n: int) -> Mismatch | None:
+        """Return the n-th fresh mismatch; the first one turns the signs of grad_output round, which tells a nonlinear backward from a linear one."""
         generator = torch.Generator().manual_seed(self.seed + 7919 * (n + 1))
         values = {
-            leaf.path: leaf.template * (0.8 + 0.4 * torch.rand(leaf.template.shape, dtype=torch.float64, generator=generator)).to(leaf.template.dtype)
+            leaf.path: leaf.template * (0.8 + 0.4 * torch.rand(leaf.template.shape, dtype=torch.float64, generator=generator)).to(leaf.template)
             for leaf in self.op.wanted
         }
         try:
-            return self.mismatch(values, n + 1)
+            return self.mismatch(values, n + 1, opposite=n == 0)
         except UserCodeError:
             return None
 
-    def mismatch(self, values: Mapping[str, Tensor] | None, n: int) -> Mismatch | None:
+    def mismatch(self, values: Mapping[str, Tensor] | None, n: int, *, opposite: bool = False) -> Mismatch | None:
         generator = torch.Generator().manual_seed(self.seed + 104729 * (n + 1))
         outcome = self.op.forward(values=values)
-        cotangents = [random_like(y, generator, SIGNED) for y in outcome.live]
+        drawn = [random_like(y, generator, SIGNED) for y in outcome.live]
+        if values is None:
+            self.shown = drawn
+        cotangents = [-c for c in self.shown] if opposite else drawn
         paths = [outcome.paths[i] for i in outcome.carrying]
         returned = dict(zip(self.wanted, self.op.vjp(outcome, cotangents), strict=True))
         arguments = {

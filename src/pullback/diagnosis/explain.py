@@ -71,10 +71,10 @@ def explain(mismatch: Mismatch, replay: Replay) -> tuple[Guess, ...]:
                 fresh = _fresh(replay)
             verdicts = [_explains(fit, m) for m in fresh]
             if len(fresh) == REPLAYS and all(verdicts):
-                certain.append(Guess(hypothesis.name, fit.text, fit.fix, certain=True))
+                certain.append(Guess(hypothesis.name, fit.text, fit.fix, certain=True, mend=fit.mend))
                 break
             if not fresh:
-                likely.append(Guess(hypothesis.name, fit.text, fit.fix))
+                likely.append(Guess(hypothesis.name, fit.text, fit.fix, mend=fit.mend))
                 break
         if certain:
             break
@@ -86,14 +86,15 @@ def _fresh(replay: Replay) -> list[Mismatch]:
     found: list[Mismatch] = []
     for n in range(TRIES):
         mismatch = replay(n)
-        if mismatch is not None and _visible(mismatch):
+        if mismatch is not None and visible(mismatch):
             found.append(mismatch)
         if len(found) == REPLAYS:
             break
     return found
 
 
-def _visible(mismatch: Mismatch) -> bool:
+def visible(mismatch: Mismatch) -> bool:
+    """Return whether what backward returned differs from the right gradient here at all."""
     got, expected = mismatch.got, mismatch.expected
     return got.numel() > 0 and float((got - expected).abs().max()) > ROUNDING * float(expected.abs().max())
 

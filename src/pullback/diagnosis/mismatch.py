@@ -68,12 +68,14 @@ class Guess:
         text: One sentence for the finding's cause.
         fix: What to change, where that can be said.
         certain: Whether the cause predicted what backward returned on fresh inputs too.
+        mend: As in `Fit`.
     """
 
     name: str
     text: str
     fix: str | None = None
     certain: bool = False
+    mend: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,11 +86,14 @@ class Fit:
         text: The cause in words.
         predict: What a backward with this fault returns, given any mismatch of the same op; None where it cannot tell.
         fix: What to change.
+        mend: The right gradient as a Python expression in ``returned`` (what backward returns for this input now), ``returned.NAME`` (what it
+            returns for another input, which then gets this one's), ``grad_output`` and the names of forward's arguments.
     """
 
     text: str
     predict: Callable[[Mismatch], Tensor | None]
     fix: str | None = None
+    mend: str | None = None
 
 
 def agrees(a: Tensor | None, b: Tensor | None) -> bool:

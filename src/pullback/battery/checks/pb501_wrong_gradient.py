@@ -5,11 +5,13 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from ...diagnosis.mismatch import Guess
 from ...diagnosis.where import describe
 from ...report.finding import Evidence, Finding
 from .. import tolerance
 from ..base import Check, Skipped
 from ..conjugates import missing_conjugate
+from ..correct import corrected_line
 from ..diagnose import causes
 from ..edges import agree, failures
 from ..evaluate import UserCodeError
@@ -98,7 +100,7 @@ class WrongGradient(Check):
         nothing = "no gradient" if wrong.none else "a wrong gradient"
         return self.finding(
             probe,
-            f"{probe.backward_name} returns {nothing} for {wrong.path} with {variant.name}",
+            f"{probe.backward_name_of(wrong.path)} returns {nothing} for {wrong.path} with {variant.name}",
             evidence=[
                 Evidence(
                     f"with {variant.name}, along a random direction of {wrong.path}, paired with a random grad_output",
@@ -148,12 +150,19 @@ class WrongGradient(Check):
         single = bool(guesses) and guesses[0].name == "low-precision-inside" and "float32" in guesses[0].text
         return self.finding(
             probe,
-            f"{probe.backward_name} returns {'only single precision' if single else 'a wrong gradient'} for {wrong.path}",
+            f"{probe.backward_name_of(wrong.path)} returns {'only single precision' if single else 'a wrong gradient'} for {wrong.path}",
             evidence=evidence,
             severity="note" if single else "error",
             path=wrong.path,
             attachments=attachments,
             cause=guesses[0].text if guesses else f"no known pattern explains it: {where}" if where else None,
             certain=bool(guesses) and guesses[0].certain,
-            fix=(guesses[0].fix if guesses else None) or f"Check the formula of {gradient_name(wrong.path)} against the derivative of forward.",
+            fix=_fix(probe, wrong.path, guesses[0] if guesses else None),
         )
+
+
+def _fix(probe: Probe, path: str, guess: Guess | None) -> str:
+    if guess is None or guess.fix is None:
+        return f"Check the formula of {gradient_name(path)} against the derivative of forward."
+    line = corrected_line(probe, path, guess.mend) if guess.certain else None
+    return guess.fix if line is None else f"{guess.fix}: `{line}`"

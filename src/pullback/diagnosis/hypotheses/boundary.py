@@ -12,6 +12,9 @@ from ..explain import Hypothesis
 from ..mismatch import AGREES, Fit, Mismatch
 from ._terms import cotangent
 
+LEAST = 12
+"""Fewer elements are parted by some comparison or other too easily."""
+EACH = 3
 Mask = Callable[[Mismatch], Tensor]
 
 
@@ -23,10 +26,12 @@ class Boundary(Hypothesis):
 
     def fit(self, mismatch: Mismatch) -> Iterator[Fit]:
         grad = cotangent(mismatch)
-        if grad is None or grad.shape != mismatch.expected.shape or mismatch.expected.is_complex() or mismatch.expected.numel() < 2:
+        if grad is None or grad.shape != mismatch.expected.shape or mismatch.expected.is_complex() or mismatch.expected.numel() < LEAST:
             return
         yield Fit("the mask is inverted", _inverted, "turn the comparison round")
         wrong = (mismatch.got - mismatch.expected).abs() > AGREES * mismatch.expected.abs().max()
+        if not EACH <= int(wrong.sum()) <= wrong.numel() - EACH:
+            return
         for text, mask in masks(mismatch):
             if not bool((mask(mismatch) == wrong).all()):
                 continue

@@ -13,6 +13,8 @@ from ..mismatch import AGREES, Fit, Mismatch
 from ._outputs import coefficients, combined
 
 CONSTANTS = {"2": 2.0, "1/2": 0.5, "3": 3.0, "1/3": 1 / 3, "4": 4.0, "1/4": 0.25, "sqrt(2)": math.sqrt(2), "1/sqrt(2)": math.sqrt(0.5)}
+Named = tuple[str, Callable[[Mismatch], float], str | None]
+MENDS = {"2": "/ 2", "1/2": "* 2", "3": "/ 3", "1/3": "* 3", "4": "/ 4", "1/4": "* 4"}
 
 
 class ConstantFactor(Hypothesis):
@@ -25,12 +27,13 @@ class ConstantFactor(Hypothesis):
         factor = ratio(mismatch)
         if factor is None:
             return
-        for name, value in named(mismatch):
+        for name, value, mend in named(mismatch):
             if math.isclose(value(mismatch), factor, rel_tol=1e-6):
                 yield Fit(
                     f"the gradient is {name} times what it should be",
                     lambda m, value=value: value(m) * m.expected,
-                    f"divide the gradient by {name}",
+                    f"multiply the gradient by {name.removeprefix('1/')}" if name.startswith("1/") else f"divide the gradient by {name}",
+                    mend,
                 )
         yield Fit(
             f"the gradient is {factor:.6g} times what it should be",
@@ -55,34 +58,35 @@ def ratio(mismatch: Mismatch) -> float | None:
     return value if value and abs(abs(value) - 1) > 1e-9 else None
 
 
-def named(mismatch: Mismatch) -> Iterator[tuple[str, Callable[[Mismatch], float]]]:
-    """Yield constants with their names, signed both ways: numbers, sizes, and their inverses and roots."""
-    pool: list[tuple[str, Callable[[Mismatch], float]]] = [(name, lambda m, c=c: c) for name, c in CONSTANTS.items()]
+def named(mismatch: Mismatch) -> Iterator[Named]:
+    """Yield constants with their names, signed both ways, and what mends a gradient: numbers, sizes, and their inverses and roots."""
+    pool: list[Named] = [(name, lambda m, c=c: c, f"returned {MENDS[name]}" if name in MENDS else None) for name, c in CONSTANTS.items()]
     seen: set[int] = {0, 1, 2, 3, 4}
-    for where, tensors in (("", mismatch.arguments), ("", mismatch.outputs)):
+    for tensors in (mismatch.arguments, mismatch.outputs):
         for path, tensor in tensors.items():
             sizes = {f"the size of {path}": (tensor.numel(), None), **{f"size {i} of {path}": (n, i) for i, n in enumerate(tensor.shape)}}
             for label, (count, dim) in sizes.items():
                 if count in seen:
                     continue
                 seen.add(count)
-                pool.extend(_powers(f"N = {count} ({where}{label})", path, dim))
-    for name, value in pool:
-        yield name, value
-        yield f"-{name}", lambda m, value=value: -value(m)
+                pool.extend(_powers(f"N = {count} ({label})", path, dim))
+    for name, value, mend in pool:
+        yield name, value, mend
+        yield f"-{name}", lambda m, value=value: -value(m), mend and mend.replace("returned", "-returned")
 
 
-def _powers(label: str, path: str, dim: int | None) -> Iterator[tuple[str, Callable[[Mismatch], float]]]:
+def _powers(label: str, path: str, dim: int | None) -> Iterator[Named]:
     def count(m: Mismatch) -> float:
         tensor = m.arguments.get(path, m.outputs.get(path))
         if tensor is None:
             return math.nan
         return float(tensor.numel() if dim is None else tensor.shape[dim])
 
-    yield label, count
-    yield f"1/{label}", lambda m: 1 / count(m)
-    yield f"sqrt of {label}", lambda m: math.sqrt(count(m))
-    yield f"1/sqrt of {label}", lambda m: 1 / math.sqrt(count(m))
+    size = f"{path}.numel()" if dim is None else f"{path}.shape[{dim}]"
+    yield label, count, f"returned / {size}"
+    yield f"1/{label}", lambda m: 1 / count(m), f"returned * {size}"
+    yield f"sqrt of {label}", lambda m: math.sqrt(count(m)), f"returned / {size} ** 0.5"
+    yield f"1/sqrt of {label}", lambda m: 1 / math.sqrt(count(m)), f"returned * {size} ** 0.5"
 
 
 class ConstantFactorInPart(Hypothesis):

@@ -21,6 +21,7 @@ class IgnoresCotangent(Hypothesis):
             "grad_output is ignored: the gradient is the one for grad_output = 1",
             lambda m: m.vjp(m.path, cotangents={p: torch.ones_like(c) for p, c in m.cotangents.items()}),
             "multiply the gradient with grad_output",
+            "returned * grad_output",
         )
         yield Fit(
             "only the first entry of grad_output is used, for every element",

@@ -27,6 +27,7 @@ class MissingFactor(Hypothesis):
                 f"the factor {name} is missing",
                 lambda m, factor=factor: _divided(m.expected, factor(m)),
                 f"multiply the gradient by {name}",
+                f"returned * {name}",
             )
             yield Fit(
                 f"the gradient is multiplied by {name}, which does not belong there",
@@ -82,12 +83,16 @@ class ScalarDerivativeMissing(Hypothesis):
             if number in (0.0, 1.0, -1.0, 2.0, 0.5):
                 continue
             yield Fit(
-                f"the factor {name} = {number:g} is missing", lambda m, name=name: m.expected / m.numbers[name], f"multiply the gradient by {name}"
+                f"the factor {name} = {number:g} is missing",
+                lambda m, name=name: m.expected / m.numbers[name],
+                f"multiply the gradient by {name}",
+                f"returned * {name}",
             )
             yield Fit(
                 f"the factor {name} = {number:g} is applied twice",
                 lambda m, name=name: m.expected * m.numbers[name],
                 f"divide the gradient by {name}",
+                f"returned / {name}",
             )
 
 

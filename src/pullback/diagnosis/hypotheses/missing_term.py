@@ -21,8 +21,13 @@ class MissingTerm(Hypothesis):
     def fit(self, mismatch: Mismatch) -> Iterator[Fit]:
         if cotangent(mismatch) is None:
             return
-        yield Fit("the term grad_output is missing", lambda m: _with(m, None, -1.0), "add grad_output to the gradient")
-        yield Fit("the term grad_output is added, which does not belong there", lambda m: _with(m, None, 1.0), "leave the term out")
+        yield Fit("the term grad_output is missing", lambda m: _with(m, None, -1.0), "add grad_output to the gradient", "returned + grad_output")
+        yield Fit(
+            "the term grad_output is added, which does not belong there",
+            lambda m: _with(m, None, 1.0),
+            "leave the term out",
+            "returned - grad_output",
+        )
         for name, factor in factors(mismatch):
             for sign, text, fix in (
                 (-1.0, f"the term grad_output * {name} is missing", f"add grad_output * {name} to the gradient"),
@@ -30,7 +35,8 @@ class MissingTerm(Hypothesis):
                 (2.0, f"the term grad_output * {name} has the wrong sign", f"change the sign of the term grad_output * {name}"),
                 (-2.0, f"the term grad_output * {name} has the wrong sign", f"change the sign of the term grad_output * {name}"),
             ):
-                yield Fit(text, lambda m, factor=factor, sign=sign: _with(m, factor, sign), fix)
+                mend = f"returned {'-' if sign > 0 else '+'} {'2 * ' * (abs(sign) == 2)}grad_output * {name}"
+                yield Fit(text, lambda m, factor=factor, sign=sign: _with(m, factor, sign), fix, mend)
 
 
 class SignOfTerm(Hypothesis):

@@ -16,7 +16,7 @@ class Sign(Hypothesis):
     rank = 10
 
     def fit(self, mismatch: Mismatch) -> Iterator[Fit]:
-        yield Fit("the gradient has the wrong sign", lambda m: -m.expected, "negate the gradient")
+        yield Fit("the gradient has the wrong sign", lambda m: -m.expected, "negate the gradient", "-returned")
         for path in mismatch.cotangents if len(mismatch.cotangents) > 1 else ():
             yield Fit(
                 f"what {path} contributes has the wrong sign",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator
+from dataclasses import replace
 
 from ..explain import Hypothesis
 from ..mismatch import Fit, Mismatch, agrees
@@ -19,7 +20,7 @@ class SwappedGradients(Hypothesis):
         for path, gradient in mismatch.gradients.items():
             elsewhere = mismatch.returned.get(path)
             if path != mismatch.path and gradient.shape == mismatch.expected.shape and elsewhere is not None and not agrees(elsewhere, gradient):
-                yield _at_the_place_of(path, mismatch.path)
+                yield replace(_at_the_place_of(path, mismatch.path), mend=f"returned.{path}")
 
 
 class GradientTwice(Hypothesis):
