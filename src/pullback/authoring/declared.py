@@ -18,6 +18,8 @@ from .rules import Definition, Rule, make_rule, positional
 from .runtime import out_of
 
 F = TypeVar("F", bound=Callable[..., Any])
+RULES = "__pullback_rules__"
+FLAGS = "__pullback_flags__"
 
 
 class RuleDecorator:
@@ -106,6 +108,8 @@ class Declared:
         if function.function is None:
             function.function = function_class(self.definition, self.module, function.__wrapped__, self.complete)
             setattr(function.function, ATTRIBUTE, getattr(function, ATTRIBUTE))
+            setattr(function.function, RULES, {})
+            setattr(function.function, FLAGS, _flags(self.definition))
 
     def complete(self) -> Built:
         """The generated code, written now if need be."""
@@ -132,6 +136,8 @@ class Declared:
                 else:
                     self.definition.rules.append(make_rule(self.definition, targets, function, of=of, **options))
                     self._give_function()
+                    for target in targets:
+                        getattr(self.function.function, RULES)[target] = function  # type: ignore[attr-defined]
                 titled(function, title)
 
         return RuleDecorator(add)
@@ -256,6 +262,12 @@ class Declarations(Mapping[str, Any]):
 
     def __len__(self) -> int:
         return len(self._declared.declaration())
+
+
+def _flags(definition: Definition) -> tuple[str, ...]:
+    """What the author declares of the forward, from which forward mode follows: for a checker to verify."""
+    flags = ["elementwise=True"] if definition.elementwise else []
+    return (*flags, f"linear={definition.linear!r}") if definition.linear else tuple(flags)
 
 
 def _passed(function: FunctionType) -> list[str]:

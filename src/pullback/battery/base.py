@@ -74,6 +74,8 @@ class Check:
         `path` names the input whose gradient is concerned, so that later checks of the same gradient can count it as explained.
         """
         parts: dict[str, JSON] = dict(attachments or {})
+        if path and location is None and probe.target.rule_of(path) is not None:
+            location = probe.target.backward_location_of(path)
         if path is not None:
             parts["input"] = path
         return Finding(

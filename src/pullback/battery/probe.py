@@ -16,7 +16,7 @@ from ..capture.modules import with_module_state
 from ..declare import Declaration
 from ..report.finding import Finding, Location
 from . import tolerance
-from .evaluate import BACKWARD_SEED, FORWARD_SEED, Evaluator, Outcome, UserCodeError, copy_tensor, differentiable, random_like
+from .evaluate import BACKWARD_SEED, FORWARD_SEED, Evaluator, Outcome, UserCodeError, copy_tensor, differentiable, generator_states, random_like
 from .state import Snapshot
 from .value import SIGNED, ValueTest, ValueVerdict
 
@@ -144,6 +144,10 @@ class Probe:
         """How messages name the backward: ``"Swish.backward"``."""
         return self.target.backward_name if self.target.function or self.function is None else f"{self.function.__name__}.backward"
 
+    def backward_name_of(self, path: str) -> str:
+        """How messages name what computes the gradient of one input: the backward, or the rule of an op."""
+        return self.backward_name if self.target.rule_of(path) is None else self.target.backward_name_of(path)
+
     @property
     def backward_location(self) -> Location | None:
         return self._function_target.backward_location
@@ -208,8 +212,10 @@ class Probe:
         """
         base = self.baseline
         before = torch.default_generator.manual_seed(FORWARD_SEED).get_state()
-        first = self.native.forward()
-        draws_forward = not torch.equal(before, torch.default_generator.get_state())
+        arguments = self.native.arguments()
+        own = generator_states(arguments)
+        first = self.native.forward(arguments)
+        draws_forward = not torch.equal(before, torch.default_generator.get_state()) or not all(map(torch.equal, own, generator_states(arguments)))
         gradients = self._vjp_or_none(first, base.cotangents)
         before = torch.Generator().manual_seed(BACKWARD_SEED).get_state()
         draws_backward = bool(first.carrying) and not torch.equal(before, torch.default_generator.get_state())
@@ -396,7 +402,7 @@ def _nonlinearity(evaluator: Evaluator, generator: torch.Generator) -> tuple[str
 def _full_mantissas(cotangent: Tensor, generator: torch.Generator) -> Tensor:
     """Vary a cotangent of few digits, so that its multiples fit into a narrower dtype only where backward casts to it."""
     factor = torch.rand(cotangent.shape, generator=generator, dtype=torch.float64) / 2 + 0.5
-    return cotangent.mul_(factor.to(cotangent.dtype))
+    return cotangent.mul_(factor.to(cotangent))
 
 
 def _working_dtype(*gradients: Tensor | None) -> torch.dtype:

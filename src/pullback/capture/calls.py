@@ -61,6 +61,21 @@ class Target:
     def forward_location(self) -> Location | None:
         return _place(self.function.forward) or self.location if self.function else self.location
 
+    def rule_of(self, path: str) -> Callable[..., Any] | None:
+        """Return the rule that an op's author wrote for the gradient of the argument at `path`, or None where there is no such thing."""
+        rules = getattr(self.function, "__pullback_rules__", {})
+        return rules.get(path.split("[")[0].split(".")[0])
+
+    def backward_name_of(self, path: str) -> str:
+        """Return how messages name what computes the gradient of one argument: ``Swish.backward``, for an op ``muladd.vjp[x]``."""
+        rule = self.rule_of(path)
+        return self.backward_name if rule is None else rule.__qualname__
+
+    def backward_location_of(self, path: str) -> Location | None:
+        """Return where that is written."""
+        rule = self.rule_of(path)
+        return self.backward_location if rule is None else _place(rule)
+
     def positional(self, count: int) -> list[str]:
         """Return names for `count` positional arguments: ``x``, ``params[0]``; ``argument 3`` where there is no name."""
         return positional_names(self.names, count)

@@ -9,7 +9,7 @@ from ...report.finding import Evidence, Finding
 from .. import tolerance
 from ..base import Check, Skipped, Unsupported
 from ..evaluate import UserCodeError
-from ..forward_mode import wrong_tangent
+from ..forward_mode import JvpMismatch, wrong_tangent
 from ..probe import Probe
 
 
@@ -54,6 +54,12 @@ class WrongJvp(Check):
                 raise Unsupported(error.short) from error
             yield self._raises(probe, error)
             return
+        flags = getattr(function, "__pullback_flags__", None)
+        if flags is not None and wrong is not None and probe.explained(wrong.path, "PB501", "PB502"):
+            return
+        if flags and wrong is not None:
+            yield self._flag(probe, flags, wrong)
+            return
         if wrong is not None:
             yield self.finding(
                 probe,
@@ -72,6 +78,28 @@ class WrongJvp(Check):
                 fix=f"Check the term of {wrong.path} in jvp against the derivative of forward.",
                 path=wrong.path,
             )
+
+    def _flag(self, probe: Probe, flags: tuple[str, ...], wrong: JvpMismatch) -> Finding:
+        declared = " and ".join(flags)
+        return self.finding(
+            probe,
+            f"{probe.target.name} is declared with {declared}, which its forward is not",
+            location=probe.target.location,
+            evidence=[
+                Evidence(
+                    f"forward mode along {wrong.path}, derived from the declaration",
+                    f"{wrong.got:.6g}",
+                    f"{wrong.low:.6g}" if wrong.low == wrong.high else f"{wrong.low:.6g} … {wrong.high:.6g}",
+                    wrong.error,
+                    wrong.allowed,
+                    tolerance.WHY_DIFFERENCE,
+                )
+            ],
+            cause="forward mode and batching follow from the declaration; the vjp rule is right",
+            certain=True,
+            fix=f"Leave {declared} out, or give the op a jvp rule.",
+            path=wrong.path,
+        )
 
     def _raises(self, probe: Probe, error: UserCodeError) -> Finding:
         return self.finding(
