@@ -171,3 +171,15 @@ def test_process_groups_are_forgotten():
 def test_dtensor_is_imported():
     _compat.import_dtensor()
     assert hasattr(torch.distributed, "tensor")
+
+
+def test_without_torch_function_the_class_of_a_tensor_takes_no_part():
+    class Same(torch.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return "asked"
+
+    tensor = torch.zeros(2).as_subclass(Same)
+    assert torch.add(tensor, 1) == "asked"
+    with _compat.without_torch_function():
+        assert torch.equal(torch.add(tensor, 1), torch.ones(2))

@@ -106,6 +106,58 @@ class RightRelu(torch.autograd.Function):
         return dy * (x > 0)
 
 
+class KeptByAddress(torch.autograd.Function):
+    kept = {}
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        key = KeptByAddress.key(x)
+        if key not in KeptByAddress.kept:
+            KeptByAddress.kept[key] = x, x.cosh()
+        return KeptByAddress.kept[key][1].clone()
+
+    @staticmethod
+    def key(x):
+        return x.data_ptr(), x.dtype
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return dy * x.sinh()
+
+
+class KeptByVersion(torch.autograd.Function):
+    """Keeps its argument alive and asks for its version, so that what is kept is right."""
+
+    kept = {}
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        key = x.data_ptr(), x._version, x.shape, x.dtype
+        if key not in KeptByVersion.kept:
+            KeptByVersion.kept[key] = x, x.cosh()
+        return KeptByVersion.kept[key][1].clone()
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return dy * x.sinh()
+
+
+class LastRowNeverWritten(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.empty_like(x)
+        torch.mul(x[:-1], 3, out=y[:-1])
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        return 3 * dy
+
+
 zeros = torch.zeros(3, dtype=torch.float64, requires_grad=True)
 
 kills = [
@@ -115,6 +167,8 @@ kills = [
     pb.case(ZeroIsNegative, x(5)).against(lambda x: 2 * x),
     pb.case(RightRelu, zeros).against(lambda x: torch.where(x >= 0, x, 0 * x)),
     pb.case(SumOfSquares, x(4, 3), x(4)).against(lambda x, weight: x.square() * weight[:, None]),
+    pb.case(KeptByAddress, x(3, 2)).against(torch.cosh),
+    pb.case(LastRowNeverWritten, x(3, 2)).against(lambda x: 3 * x),
 ]
 spares = [
     pb.case(SumOfSquares, x(4, 3), x(4)).against(sum_of_squares),
@@ -124,4 +178,5 @@ spares = [
     pb.case(LogOfSum, x(2, 5)).against(lambda x: x.logsumexp(-1)),
     pb.case(SinglePrecision, x(2, 5)).against(torch.tanh),
     pb.case(RightRelu, x(4)).against(torch.relu),
+    pb.case(KeptByVersion, x(3, 2)).against(torch.cosh),
 ]
