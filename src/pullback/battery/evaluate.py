@@ -244,6 +244,14 @@ class Evaluator:
         """
         arguments = self.arguments(**how) if arguments is None else arguments
         self._hold(seed)
+        return self.call(arguments)
+
+    def call(self, arguments: Arguments) -> Outcome:
+        """Run the call once, with whatever random state there is.
+
+        Raises:
+            UserCodeError: if the checked code raises.
+        """
         try:
             result = self.target.call(*arguments.args, **arguments.kwargs)
         except Exception as error:
@@ -388,6 +396,12 @@ def _deepcopy(value: Any, memo: dict[int, Any]) -> Any:
         return copy.deepcopy(value, memo)
     except Exception:
         return value
+
+
+def generator_states(arguments: Arguments) -> list[Tensor]:
+    """Return the states of the random generators among the arguments."""
+    values = [leaf for value in (*arguments.args, *arguments.kwargs.values()) for _, leaf in trees.leaves(value)]
+    return [leaf.get_state() for leaf in values if isinstance(leaf, torch.Generator)]
 
 
 def _root(path: str) -> str:

@@ -36,7 +36,7 @@ class Functional:
     def scalar(self, *inputs: Tensor) -> Tensor:
         """Return the outputs paired with the cotangents and summed, which is what `grad` differentiates."""
         pairs = zip(self.call(*inputs), self.cotangents, strict=True)
-        return sum(((y * c).sum() for y, c in pairs), start=torch.zeros((), dtype=self.points[0].dtype))  # type: ignore[return-value]
+        return sum(((y * c).sum() for y, c in pairs), start=self.points[0].new_zeros(()))  # type: ignore[return-value]
 
 
 def functional(probe: Probe, evaluator: Evaluator | None = None) -> Functional:

@@ -120,7 +120,7 @@ def compare(path: str, got: Tensor, expected: Tensor, cotangents: list[Tensor], 
     count = int(wrong.sum())
     if count == 0:
         return None
-    at = tuple(int(i) for i in torch.unravel_index(gap.argmax(), gap.shape)) if gap.dim() else ()
+    at = tuple(int(i) for i in torch.unravel_index(gap.argmax().cpu(), gap.shape)) if gap.dim() else ()
     element = f"[{', '.join(map(str, at))}]" if at else ""
     text = f"{gradient_name(path)}{element}: {count} of {gap.numel()} elements wrong" if gap.numel() > 1 else gradient_name(path)
     evidence = Evidence(text, _number(got[at]), _number(expected[at]), float(gap[at]), allowed, tolerance.WHY_ANALYTIC)

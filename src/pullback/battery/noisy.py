@@ -95,7 +95,7 @@ def _along(gradient: Tensor, x: Tensor, generator: torch.Generator) -> Tensor:
 
 
 def _compare(test: Test, path: str, x: Tensor, direction: Tensor, gradient: Tensor, cotangent: Tensor, step: float) -> tuple[float, float, float]:
-    moved = {k: x + (k * step * direction).to(x.dtype) for k in _MOVES}
+    moved = {k: x + (k * step * direction).to(x) for k in _MOVES}
     paired = {k: cotangent @ test.evaluate({path: value}) for k, value in moved.items()}
     displacement = numeric.central4({k: numeric.flat([value]) for k, value in moved.items()}, step)
     along = gradient * displacement

@@ -21,8 +21,8 @@ _STENCIL = (-2, -1, 1, 2)
 
 
 def flat(tensors: Sequence[Tensor]) -> Tensor:
-    """Return all entries of `tensors` as one float64 vector, complex ones as pairs; it may share memory with a single tensor."""
-    parts = [(torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).reshape(-1).to(torch.float64) for t in tensors]
+    """Return all entries of `tensors` as one float64 vector on the CPU, complex ones as pairs; it may share memory with a single tensor."""
+    parts = [(torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).reshape(-1).to("cpu", torch.float64) for t in tensors]
     if len(parts) == 1:
         return parts[0]
     return torch.cat(parts) if parts else torch.zeros(0, dtype=torch.float64)
@@ -146,7 +146,7 @@ def _tighter(a: Slopes, b: Slopes) -> Slopes:
 def _stencil(
     evaluate: Vector, path: str, x: Tensor, direction: Tensor, f0: Tensor, step: float, known_noise: float = 0.0, quiet: bool = False
 ) -> Slopes:
-    moved = {k: x + (k * step) * direction.to(x.dtype) for k in _STENCIL}
+    moved = {k: x + (k * step) * direction.to(x) for k in _STENCIL}
     f = {k: evaluate({path: value}) for k, value in moved.items()}
     displacement = central4({k: flat([moved[k]]) for k in _STENCIL}, step)
     if any(v.shape != f0.shape for v in f.values()):

@@ -104,7 +104,7 @@ class SecondTest:
         first = self.gradients(outcome, graph=True)
         self.tracked = any(g.requires_grad for g in first)
         roots = outcome.arguments.roots
-        total = sum((root * 0).sum().abs() for root in roots) + (v * _flat_graph(first)).sum()
+        total = sum((root * 0).sum().abs() for root in roots) + (v.to(roots[0].device) * _flat_graph(first)).sum()
         for root in roots:
             root.grad = None
         torch.default_generator.manual_seed(BACKWARD_SEED)

@@ -162,17 +162,17 @@ def _jittered(drawn: Tensor, flat: Tensor, generator: torch.Generator) -> Tensor
 def _indices(drawn: Tensor, flat: Tensor, old: int, new: int, generator: torch.Generator) -> Tensor:
     low, high = int(flat.min()), int(flat.max())
     if low >= 0 and high == old - 1:
-        return torch.randint(new, drawn.shape, generator=generator).to(drawn.dtype)
+        return torch.randint(new, drawn.shape, generator=generator).to(drawn)
     return drawn.clamp(max=new - 1) if low >= 0 and high < old else drawn
 
 
 def _structured(flat: Tensor, old: int, new: int, generator: torch.Generator) -> Tensor | None:
     count = flat.numel()
-    if count == old and torch.equal(flat.sort().values, torch.arange(count, dtype=flat.dtype)):
-        in_order = torch.equal(flat, torch.arange(count, dtype=flat.dtype))
-        return (torch.arange(new) if in_order else torch.randperm(new, generator=generator)).to(flat.dtype)
+    if count == old and torch.equal(flat.sort().values, torch.arange(count, dtype=flat.dtype, device=flat.device)):
+        in_order = torch.equal(flat, torch.arange(count, dtype=flat.dtype, device=flat.device))
+        return (torch.arange(new) if in_order else torch.randperm(new, generator=generator)).to(flat)
     if count == old and count > 2 and int(flat[0]) == 0 and bool((flat.diff() >= 0).all()):
-        return torch.linspace(0, float(flat[-1]), new).round().to(flat.dtype)
+        return torch.linspace(0, float(flat[-1]), new).round().to(flat)
     return None
 
 

@@ -176,7 +176,7 @@ class ValueTest:
         return {path: agree and is_sharp for path, is_sharp in sharp.items()}
 
     def _directions(self, template: Tensor) -> Tensor:
-        return spread((SKETCHES, *template.shape), template.is_complex(), self.generator) * numeric.scale_of(template)
+        return spread((SKETCHES, *template.shape), template.is_complex(), self.generator).to(template.device) * numeric.scale_of(template)
 
     def careful(self, path: str) -> InputVerdict:
         """Return the verdict of the interval test on one input.
@@ -272,7 +272,7 @@ def spread(shape: Sequence[int], is_complex: bool, generator: torch.Generator) -
 
 def _masked(cotangent: Tensor, mask: Tensor) -> Tensor:
     new = torch.empty_like(cotangent, memory_format=torch.preserve_format)
-    return new.copy_(torch.where(mask, cotangent, torch.zeros((), dtype=cotangent.dtype)))
+    return new.copy_(torch.where(mask.to(cotangent.device), cotangent, torch.zeros((), dtype=cotangent.dtype)))
 
 
 def _split(flat_mask: Tensor, outputs: Sequence[Tensor]) -> list[Tensor]:

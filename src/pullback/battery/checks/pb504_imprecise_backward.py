@@ -127,7 +127,7 @@ def _both(probe: Probe, place: Place, dtype: torch.dtype) -> list[Loss]:
 
 def _jittered(place: Evaluator, generator: torch.Generator) -> Evaluator:
     def moved(x: torch.Tensor) -> torch.Tensor:
-        a, b = (torch.rand(x.shape, generator=generator, dtype=torch.float64).to(x.dtype) for _ in range(2))
+        a, b = (torch.rand(x.shape, generator=generator, dtype=torch.float64).to(x) for _ in range(2))
         return x * (1 + 0.02 * a) + 0.01 * numeric.scale_of(x) * b
 
     values = {leaf.path: moved(leaf.template) for leaf in place.wanted if not leaf.template.is_complex()}

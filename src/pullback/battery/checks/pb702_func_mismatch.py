@@ -111,7 +111,7 @@ def _gradients(op: Functional) -> Tensors:
 
 
 def _tangents(op: Functional) -> tuple[Tensor, ...]:
-    return tuple(torch.linspace(-1, 1, p.numel(), dtype=p.dtype).view(p.shape) for p in op.points)
+    return tuple(torch.linspace(-1, 1, p.numel(), dtype=p.dtype, device=p.device).view(p.shape) for p in op.points)
 
 
 def _nested(op: Functional, every: tuple[int, ...]) -> Tensors:

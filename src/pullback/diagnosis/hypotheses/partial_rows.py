@@ -35,5 +35,5 @@ class PartialRows(Hypothesis):
 
 
 def _zeroed(expected: Tensor, dim: int, start: int, stop: int) -> Tensor:
-    index = torch.arange(start, min(stop, expected.shape[dim]))
+    index = torch.arange(start, min(stop, expected.shape[dim]), device=expected.device)
     return expected.index_fill(dim, index, 0)
