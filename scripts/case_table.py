@@ -12,14 +12,21 @@ from __future__ import annotations
 import argparse
 import datetime
 import importlib.util
-import json
-import os
-import subprocess
+import multiprocessing
 import sys
 import time
 import warnings
 from pathlib import Path
 from typing import Any
+
+import torch
+
+sys.path.insert(0, str(Path(__file__).parent))
+
+from torch_checkers import CHECKERS, verdicts
+
+import pullback as pb
+from pullback.battery.base import all_checks
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT.parent / "shared" / "cases"
@@ -27,16 +34,10 @@ TABLE = ROOT / "docs" / "explanation" / "case-table.md"
 COMMAND = "OMP_NUM_THREADS=1 .venv/bin/python scripts/case_table.py"
 TIMEOUT = 120
 LOUD = ("error", "warning")
-CHECKERS = ("gradcheck slow", "gradcheck fast", "gradgradcheck", "opcheck")
 
 
 def judge(path: Path, which: str) -> dict[str, Any]:
     """Return what pullback and torch's checkers say about one class of one file; runs in a process of its own."""
-    sys.path.insert(0, str(Path(__file__).parent))
-    from torch_checkers import verdicts
-
-    import pullback as pb
-
     warnings.simplefilter("ignore")
     spec = importlib.util.spec_from_file_location("case", path)
     assert spec is not None
@@ -59,14 +60,11 @@ def judge(path: Path, which: str) -> dict[str, Any]:
 
 
 def in_a_process(path: Path, which: str) -> dict[str, Any]:
-    command = [sys.executable, __file__, "--judge", str(path), which]
-    lost = {"findings": [], "seconds": float(TIMEOUT), "torch": dict.fromkeys(CHECKERS, "died")}
-    try:
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT, env={**os.environ, "OMP_NUM_THREADS": "1"})
-    except subprocess.TimeoutExpired:
-        return lost
-    lines = [line for line in done.stdout.splitlines() if line.startswith("@@")]
-    return json.loads(lines[-1][2:]) if lines else lost
+    with multiprocessing.get_context("fork").Pool(1) as pool:
+        try:
+            return pool.apply_async(judge, (path, which)).get(TIMEOUT)
+        except multiprocessing.TimeoutError:
+            return {"findings": [], "seconds": float(TIMEOUT), "torch": dict.fromkeys(CHECKERS, "died")}
 
 
 def compared(path: Path) -> dict[str, Any]:
@@ -86,8 +84,6 @@ def _cell(buggy: str, fixed: str) -> str:
 
 
 def page(rows: list[dict[str, Any]], seconds: float) -> str:
-    import torch
-
     version = str(torch.__version__).split("+")[0]
     median = sorted(r["seconds"] for r in rows)[len(rows) // 2]
     told = [r for r in rows if r["codes"] and not r["noisy"]]
@@ -123,14 +119,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folder", nargs="?", type=Path, default=FOLDER)
     parser.add_argument("--only", default="")
-    parser.add_argument("--judge", nargs=2, metavar=("FILE", "CLASS"), help=argparse.SUPPRESS)
     options = parser.parse_args()
-    if options.judge:
-        print("\n@@" + json.dumps(judge(Path(options.judge[0]), options.judge[1])))
-        return
     if not options.folder.is_dir():
         print(f"{options.folder} is not there: the faults of record are not part of this repository, so the table stays as it is.")
         return
+    torch.set_num_threads(1)
+    all_checks()
     start = time.perf_counter()
     only = [name for name in options.only.split(",") if name]
     rows = []

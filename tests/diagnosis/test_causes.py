@@ -118,6 +118,7 @@ MUTANTS = [
     ("cotangent-squared", op(lambda x: x * x, lambda x, y, dy: dy * dy * 2 * x), (rand(5),)),
     ("boundary", op(clamp, lambda x, lo, hi, y, dy: dy * (x <= hi)), (rand(40), -0.5, 0.5)),
     ("boundary", op(clamp, lambda x, lo, hi, y, dy: dy * ((x >= 0) & (x <= hi))), (rand(40), -0.5, 0.5)),
+    ("boundary", op(clamp, lambda x, lo, hi, y, dy: dy), (rand(40), -0.5, 0.5)),
     ("boundary", op(clamp, lambda x, lo, hi, y, dy: dy * ((x < lo) | (x > hi))), (rand(40), -0.5, 0.5)),
     ("misplaced-eps", op(soft_abs, lambda x, eps, y, dy: dy * x / x.abs()), (rand(6), 0.05)),
     ("misplaced-eps", op(soft_abs, lambda x, eps, y, dy: dy * x / (x * x + eps * eps).sqrt()), (rand(6), 0.05)),

@@ -18,7 +18,7 @@ class Hardtanh(torch.autograd.Function):
 
 
 def inputs():
-    return torch.randn(4, 8, dtype=torch.float64).mul_(2).requires_grad_(), -0.5, 1.5
+    return torch.randn(8, 8, dtype=torch.float64).mul_(2).requires_grad_(), -0.5, 1.5
 
 
 FAULTS = [

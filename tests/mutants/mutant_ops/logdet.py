@@ -26,7 +26,7 @@ def inputs():
 
 FAULTS = [
     ("missing transpose", None, "dl * inverse.mT", "dl * inverse"),
-    ("missing transpose", None, "u = inverse.mT @ dx", "u = inverse @ dx"),
+    ("missing transpose", "wrong-operand", "u = inverse.mT @ dx", "u = inverse @ dx"),
     ("sign", "sign", "dl * inverse.mT - torch.outer(u, inverse @ b)", "dl * inverse.mT + torch.outer(u, inverse @ b)"),
     ("swapped operands", None, "torch.outer(u, inverse @ b)", "torch.outer(inverse @ b, u)"),
     ("wrong operand", None, "torch.outer(u, inverse @ b)", "torch.outer(u, b)"),

@@ -60,6 +60,7 @@ def masks(mismatch: Mismatch) -> Iterator[tuple[str, Mask]]:
             yield f"{path} < {name}", lambda m, path=path, bound=bound: m.arguments[path] < bound(m)
             yield f"{path} > {name}", lambda m, path=path, bound=bound: m.arguments[path] > bound(m)
         for (low, a), (high, b) in itertools.permutations(named.items(), 2):
+            yield f"{path} < {low} or {path} > {high}", lambda m, path=path, a=a, b=b: (m.arguments[path] < a(m)) | (m.arguments[path] > b(m))
             yield f"{low} < {path} < {high}", lambda m, path=path, a=a, b=b: (m.arguments[path] > a(m)) & (m.arguments[path] < b(m))
 
 
