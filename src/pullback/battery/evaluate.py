@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import copy
+import os
 import random
 import sys
+import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -253,7 +255,8 @@ class Evaluator:
             UserCodeError: if the checked code raises.
         """
         try:
-            result = self.target.call(*arguments.args, **arguments.kwargs)
+            with _kept_defaults():
+                result = self.target.call(*arguments.args, **arguments.kwargs)
         except Exception as error:
             raise UserCodeError("forward", error) from error
         if isinstance(result, Tensor):
@@ -293,19 +296,22 @@ class Evaluator:
             elif self.through_backward:
                 for root in roots:
                     root.grad = None
-                torch.autograd.backward([y for y, _ in pairs], [c for _, c in pairs], retain_graph=retain_graph, create_graph=create_graph)
+                with _kept_defaults():
+                    torch.autograd.backward([y for y, _ in pairs], [c for _, c in pairs], retain_graph=retain_graph, create_graph=create_graph)
                 found = [root.grad for root in roots]
             else:
-                found = list(
-                    torch.autograd.grad(
-                        [y for y, _ in pairs],
-                        roots,
-                        [c for _, c in pairs],
-                        retain_graph=retain_graph or create_graph,
-                        create_graph=create_graph,
-                        allow_unused=True,
+                keep = retain_graph or create_graph
+                with _kept_defaults():
+                    found = list(
+                        torch.autograd.grad(
+                            [y for y, _ in pairs],
+                            roots,
+                            [c for _, c in pairs],
+                            retain_graph=keep,
+                            create_graph=create_graph,
+                            allow_unused=True,
+                        )
                     )
-                )
         except Exception as error:
             raise UserCodeError("backward", error) from error
         by_root = iter([g.to_dense() if g is not None and g.layout is not torch.strided else g for g in found])
@@ -425,7 +431,11 @@ def random_like(tensor: Tensor, generator: torch.Generator, choices: Sequence[fl
 
 @contextmanager
 def preserved_state() -> Iterator[None]:
-    """Restore what the checked code may change for the whole process: random states, grad mode, default dtype, determinism, threads' warnings."""
+    """Restore what the checked code may change for the whole process.
+
+    Random states, grad mode, default dtype and device, determinism, anomaly mode, the precision of matrix products, number of threads, warning
+    filters, working directory.
+    """
     numpy = sys.modules.get("numpy")
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     before = (
@@ -438,10 +448,12 @@ def preserved_state() -> Iterator[None]:
         torch.is_deterministic_algorithms_warn_only_enabled(),
         torch.is_anomaly_enabled(),
     )
+    process = (torch.get_default_device(), torch.get_float32_matmul_precision(), torch.get_num_threads(), _working_directory())
     try:
-        with torch.enable_grad():
+        with torch.enable_grad(), warnings.catch_warnings():
             yield
     finally:
+        _restore_process(*process)
         torch.set_rng_state(before[0])
         if cuda:
             torch.cuda.set_rng_state_all(cuda)
@@ -453,3 +465,34 @@ def preserved_state() -> Iterator[None]:
         torch.use_deterministic_algorithms(before[5], warn_only=before[6])
         if torch.is_anomaly_enabled() != before[7]:
             torch.autograd.set_detect_anomaly(before[7])
+
+
+@contextmanager
+def _kept_defaults() -> Iterator[None]:
+    """Restore after one call what would spoil the battery's own arithmetic: grad mode, default dtype, default device."""
+    grad_mode, dtype, device = torch.is_grad_enabled(), torch.get_default_dtype(), torch.get_default_device()
+    try:
+        yield
+    finally:
+        torch.set_grad_enabled(grad_mode)
+        torch.set_default_dtype(dtype)
+        if torch.get_default_device() != device:
+            torch.set_default_device(device)
+
+
+def _working_directory() -> str | None:
+    try:
+        return os.getcwd()
+    except OSError:
+        return None
+
+
+def _restore_process(device: torch.device, precision: str, threads: int, folder: str | None) -> None:
+    if torch.get_default_device() != device:
+        torch.set_default_device(device)
+    if torch.get_float32_matmul_precision() != precision:
+        torch.set_float32_matmul_precision(precision)
+    if torch.get_num_threads() != threads:
+        torch.set_num_threads(threads)
+    if folder is not None and _working_directory() != folder:
+        os.chdir(folder)

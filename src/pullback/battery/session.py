@@ -56,7 +56,8 @@ class _Run:
 
     def report(self) -> Report:
         subject = self.probe.target.subject
-        base = self._baseline()
+        with preserved_state():
+            base = self._baseline()
         if base is not None:
             self.probe.findings.append(base)
         reported_crash = False
@@ -64,7 +65,8 @@ class _Run:
             if check.stage > 1 and not reported_crash:
                 reported_crash = True
                 self._report_crash()
-            self._run(check)
+            with preserved_state():
+                self._run(check)
         if not reported_crash:
             self._report_crash()
         return Report(tuple(self.probe.findings), tuple(self.runs), (subject,), environment(self.probe.settings))
