@@ -423,3 +423,22 @@ def test_without_values_no_value_is_kept():
         Scale.apply(leaf(20, 30), leaf(20, 30)).sum().backward()
     assert [(t.how, t.data) for t in one(run).signatures[0].call.tensors] == [("distribution", None)] * 2
     assert run.report(select=["PB501"]).ok
+
+
+def test_a_fault_that_hides_behind_parameters_before_training_is_found():
+    class Gain(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x, gain):
+            ctx.save_for_backward(x, gain)
+            return x * gain
+
+        @staticmethod
+        def backward(ctx, dy):
+            x, gain = ctx.saved_tensors
+            return 2 * dy * gain, (dy * x).sum(0)
+
+    with pb.recording() as run:
+        Gain.apply(leaf(5, 3), torch.nn.Parameter(torch.ones(3))).sum().backward()
+    report = run.report(select=["PB501"])
+    assert [f.code for f in report.findings] == ["PB501"]
+    assert "constant values moved a little" in report.findings[0].evidence[-1].text

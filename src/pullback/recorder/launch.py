@@ -43,12 +43,12 @@ def script(path: str, args: Sequence[str]) -> Program:
     """
     file = Path(path)
     try:
-        code = compile(file.read_bytes(), path, "exec")
+        code = compile(file.read_bytes(), str(file.absolute()), "exec")
     except OSError as error:
         raise LaunchError(f"{path}: {error.strerror}") from error
     except (SyntaxError, ValueError) as error:
         raise LaunchError(f"{path} is not Python: {error}") from error
-    main = _main(path, spec=None, package=None)
+    main = _main(str(file.absolute()), spec=None, package=None)
     return Program((path, *args), str(file.resolve().parent), lambda: exec(code, main.__dict__), main)
 
 

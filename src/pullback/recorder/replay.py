@@ -27,6 +27,7 @@ from ..report.report import RAN, Report
 from .as_recorded import AsRecorded, recorded_layouts
 from .naming import is_own
 from .resolve import NotFoundError, Resolver
+from .storing import is_constant, moved_off
 
 CASES = 6
 """Calls of one derivative that are checked: the first of each kind of layout, dtype and context, then others."""
@@ -157,7 +158,9 @@ class _Checked:
 
     def _told(self, finding: Finding, signature: Signature, index: int) -> Finding:
         stored = {t.how for t in signature.call.tensors} - {"whole"} if signature.call else set()
-        how = f" ({', '.join(sorted(_HOW[kind] for kind in stored))})" if stored else ""
+        moved = ["constant values moved a little"] if signature.call and any(is_constant(t) for t in signature.call.tensors) else []
+        ways = [*sorted(_HOW[kind] for kind in stored), *moved]
+        how = f" ({', '.join(ways)})" if ways else ""
         seen = Evidence(f"recorded call {index}: {text(signature)}{how}")
         severity = "note" if finding.code in _COSTS and _frozen(signature.call) else finding.severity
         return replace(finding, severity=severity, subject=self.record.name, evidence=(*finding.evidence, seen), repro=self.command(finding.code))
@@ -243,7 +246,8 @@ def _arguments(call: StoredCall | None, seed: int) -> tuple[tuple[Any, ...], dic
 
     def tensor(number: int) -> Any:
         if number not in made:
-            made[number] = rebuild(call.tensors[number], seed=seed + number)
+            stored = call.tensors[number]
+            made[number] = rebuild(moved_off(stored, seed + number) if is_constant(stored) else stored, seed=seed + number)
         return made[number]
 
     return tuple(unpack(arg, tensor) for arg in call.args), {name: unpack(value, tensor) for name, value in call.kwargs.items()}

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ..capture.recorded import DTYPES, How, Layout, StoredCall, StoredTensor, pack
+from ..capture.recorded import DTYPES, How, Layout, StoredCall, StoredTensor, dtype_named, pack
 
 CALL_BUDGET = 4 << 20
 """Bytes of tensors that one call may keep."""
@@ -153,9 +154,36 @@ def _statistics(values: Tensor) -> dict[str, float]:
     return {"mean": float(finite.mean()), "std": float(spread), "min": float(low), "max": float(high)}
 
 
+def is_constant(stored: StoredTensor) -> bool:
+    """Whether a differentiated tensor holds one value everywhere, or is a single 0 or 1, as parameters are before training.
+
+    ``x * scale`` is the identity while scale is 1: many a fault does not show at such a point.
+    """
+    data = stored.data
+    if not stored.requires_grad or not dtype_named(stored.layout.dtype).is_floating_point:
+        return False
+    if data is None:
+        return stored.statistics.get("std") == 0
+    if data.numel() == 0:
+        return False
+    first = data.reshape(-1)[0]
+    return bool((data == first).all()) and (data.numel() > 1 or float(first) in (0.0, 1.0))
+
+
+def moved_off(stored: StoredTensor, seed: int) -> StoredTensor:
+    """Return a constant tensor with each entry moved towards, or from, zero by a few percent: what a step of training does."""
+    data = stored.data
+    if data is None:
+        data = torch.full(stored.dense_shape, stored.statistics["mean"], dtype=dtype_named(stored.layout.dtype))
+    generator = torch.Generator().manual_seed(seed)
+    amount = 0.03 + 0.12 * torch.rand(data.shape, generator=generator, dtype=torch.float64)
+    values = data.to("cpu", torch.float64)
+    return replace(stored, data=torch.where(values == 0, amount, values * (1 - amount)).to(data.dtype))
+
+
 def is_plain(value: Any) -> bool:
     """Whether a value is a tensor without a behaviour of its own."""
     return type(value) in _PLAIN
 
 
-__all__ = ["CALL_BUDGET", "Budget", "is_plain", "layout_of", "store_call"]
+__all__ = ["CALL_BUDGET", "Budget", "is_constant", "is_plain", "layout_of", "moved_off", "store_call"]
