@@ -4,6 +4,7 @@
 """
 
 import functools
+from pathlib import Path
 
 import pytest
 from mutant_matrix import VALUE, mutants, subjects
@@ -133,3 +134,11 @@ def test_right_function_is_clean_at_every_seed(subject):
     for seed in SEEDS:
         found = run_case(pb.case(subject.function, *subject.inputs(seed)), Settings(seed=seed))
         assert not loud(found), seed
+
+
+def test_the_committed_table_is_of_these_mutants():
+    """`scripts/mutation_table.py` writes it."""
+    page = (Path(__file__).parents[2] / "docs" / "explanation" / "mutation-table.md").read_text(encoding="utf-8")
+    listed = [line.split(" | ")[0].removeprefix("| ") for line in page.split("## Every mutant")[1].splitlines() if line.startswith("| ")]
+    assert sorted(listed[2:]) == sorted(m.name for m in mutants())
+    assert "missed" not in page
