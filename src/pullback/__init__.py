@@ -24,6 +24,12 @@ if TYPE_CHECKING:
     from .report.finding import Location as Location
     from .report.report import CheckFailed as CheckFailed
     from .report.report import Report as Report
+    from .views.graph import Graph as Graph
+    from .views.graph import graph as graph
+    from .views.saved_memory import Saved as Saved
+    from .views.saved_memory import saved as saved
+    from .views.trace import Trace as Trace
+    from .views.trace import trace as trace
 
 __version__ = "0.1.0"
 
@@ -43,6 +49,12 @@ _HOMES = {
     "Location": "report.finding",
     "CheckFailed": "report.report",
     "Report": "report.report",
+    "Graph": "views.graph",
+    "graph": "views.graph",
+    "Saved": "views.saved_memory",
+    "saved": "views.saved_memory",
+    "Trace": "views.trace",
+    "trace": "views.trace",
 }
 _MODULES = ("testing",)
 

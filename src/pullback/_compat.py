@@ -255,7 +255,8 @@ def saved_tensor_hooks() -> Callable[[bool], Any]:
     """
     import torch
 
-    return getattr(torch._C._autograd, "_top_saved_tensors_default_hooks", lambda ignored: None)
+    autograd: Any = getattr(torch._C, "_autograd", None)
+    return getattr(autograd, "_top_saved_tensors_default_hooks", lambda ignored: None)
 
 
 def graph_task() -> Callable[[], int]:
@@ -377,7 +378,7 @@ def import_dtensor() -> None:
 def without_torch_function() -> Any:
     """Return a context in which tensor classes of the user's own do not take part in operations on them.
 
-    Private: `torch._C.DisableTorchFunctionSubclass`. Fallback: `torch._C.DisableTorchFunction`, which switches off modes as well. Retires: none known.
+    Private: `torch._C.DisableTorchFunctionSubclass`. Fallback: `torch._C.DisableTorchFunction`, which switches off modes as well. Not to retire.
     """
     import torch
 
@@ -431,3 +432,41 @@ def packed(slot: Any) -> Any:
         return slot.data if hasattr(slot, "data") else slot.unpack()
     except RuntimeError:
         return None
+
+
+def unseen() -> Any:
+    """A context in which neither tensor classes of the user's own nor TorchFunctionModes take part in what is done with tensors.
+
+    Fallback: none; the class has been there since torch 2.0. Retire when torch exports it under a public name.
+    """
+    import torch
+
+    return torch._C.DisableTorchFunction()
+
+
+def library_op(value: Any) -> str:
+    """The name ``"ns::op.overload"`` of a torch.library op's overload; an empty text for anything else.
+
+    Fallback: none; torch.library hands these objects out. Retire when their class and names are public.
+    """
+    import torch
+
+    return f"{value.namespace}::{value._opname}.{value._overloadname}" if isinstance(value, torch._ops.OpOverload) else ""
+
+
+def library_arguments(op: Any) -> tuple[str, ...]:
+    """The names of a torch.library op's arguments.
+
+    Fallback: none. Retire when an op's schema is public.
+    """
+    return tuple(argument.name for argument in op._schema.arguments)
+
+
+def is_registered(name: str) -> bool:
+    """Whether a torch.library op ``"ns::op"`` is registered, without looking it up, which could load one.
+
+    Fallback: none. Retire when torch.library can be asked.
+    """
+    import torch
+
+    return any(known == name or known.startswith(f"{name}.") for known in torch._C._dispatch_get_all_op_names())

@@ -1,0 +1,36 @@
+"""Graphs, saved memory and traces as JSON: what a page or another program reads."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ..report.finding import Location
+from .graph import Graph, Node
+
+
+def graph_section(graph: Graph) -> dict[str, Any]:
+    """Return a graph as JSON data, every node and edge."""
+    return {
+        "schema": 1,
+        "kind": "graph",
+        "nodes": [_node(node) for node in graph.nodes],
+        "outputs": [list(output) for output in graph.outputs],
+    }
+
+
+def location(place: Location | None) -> dict[str, Any] | None:
+    """Return a place as JSON data."""
+    return {"path": place.path, "line": place.line} if place else None
+
+
+def _node(node: Node) -> dict[str, Any]:
+    return {
+        "kind": node.kind,
+        "name": node.name,
+        "values": list(node.values),
+        "sources": [list(source) for source in node.sources],
+        "parameters": [{"name": p.name, "value": p.value} for p in node.parameters],
+        "saved": [{"name": t.name, "value": t.value, "bytes": t.bytes} for t in node.saved],
+        "forward": location(node.forward),
+        "backward": location(node.backward),
+    }
