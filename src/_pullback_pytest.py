@@ -18,7 +18,10 @@ if TYPE_CHECKING:
     from pullback.report.codes import Code
 
 PREFIX = "pullback::"
-_MARK = "pullback(select, ignore, orders, thorough, seed): the test returns pb.case(...), or several; it passes where the battery finds nothing"
+_MARK = (
+    "pullback(select, ignore, orders, thorough, seed, dtype, device): the test returns pb.case(...), or several; "
+    "it passes where the battery finds nothing"
+)
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -221,7 +221,7 @@ class SubjectHandler:
     def __call__(self, request: dict[str, Any]) -> None:
         os.register_at_fork(after_in_child=_Generation().born)
         subject = self._loaded.subject(request["subject"])
-        {"check": self._check, "contract": self._contract}[request["do"]](subject, request)
+        {"check": self._check, "contract": self._contract, "tests": self._tests}[request["do"]](subject, request)
         self._channel.send(end=True)
 
     def _check(self, subject: Any, request: dict[str, Any]) -> None:
@@ -254,6 +254,25 @@ class SubjectHandler:
         cases, _ = samples.collect(self._loaded, subject, request["seed"])
         self._channel.send(at="contract", case=0)
         self._channel.send(page=contract.contract(subject.short, cases, discover.declared(self._loaded, subject)))
+
+    def _tests(self, subject: Any, request: dict[str, Any]) -> None:
+        """Send a test file, after the tensors that are too large for it are written beside where it will lie."""
+        from pathlib import Path
+
+        import torch
+
+        from . import samples, written
+
+        self._channel.send(at="inputs")
+        cases, _ = samples.collect(self._loaded, subject, request["seed"])
+        if not cases:
+            return
+        self._channel.send(at="tests", case=0)
+        folder = Path(request["folder"])
+        file = written.test_file(self._loaded, subject, cases, request["settings"], folder)
+        if file.large:
+            torch.save(dict(file.large), folder / f"{file.name}.pt")
+        self._channel.send(page=file.source, name=file.name)
 
 
 def device_problem(device: str | None) -> str:

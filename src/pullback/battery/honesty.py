@@ -334,7 +334,7 @@ def _codes(against: Against, reference: Callable[..., Any]) -> set[Any]:
 def other_sizes(against: Against, seconds: float) -> Iterator[tuple[str, Evidence, str | None]]:
     """Yield where outputs differ from the reference's at other sizes: the size in words, what differs, and the cause where it is known.
 
-    Fresh memory is filled with NaN. It ends after some seconds. Ops of two or three digits are left alone at large sizes: sums of many terms lose them.
+    Fresh memory is filled with NaN. It ends after some seconds. Ops of two or three digits are left alone at large sizes: long sums lose them.
     """
     sizes = SIZES if tolerance.eps(against.dtype) < FEW_DIGITS else SIZES[:1]
     end = time.perf_counter() + seconds

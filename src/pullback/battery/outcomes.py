@@ -32,6 +32,7 @@ class Options:
         jobs: Number of workers.
         battery: Module that provides `run_case` and `Settings`.
         preload: Module that a worker imports once for all its checks.
+        share: The number of this process among those that share the work, and how many they are.
     """
 
     settings: Mapping[str, Any] = field(default_factory=dict)
@@ -42,6 +43,7 @@ class Options:
     jobs: int = 1
     battery: str = "pullback.battery.check"
     preload: str = "pullback.battery.warm"
+    share: tuple[int, int] = (0, 1)
 
     @property
     def seed(self) -> int:

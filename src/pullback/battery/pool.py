@@ -7,6 +7,8 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 from ..report.finding import CheckRun, Evidence, Location
 from ..report.report import Report
@@ -41,7 +43,23 @@ def list_targets(targets: Sequence[Target], options: Options, *, watch: Watch = 
 
 def describe_targets(targets: Sequence[Target], options: Options, *, watch: Watch = lambda subject, at: None) -> list[Outcome]:
     """Write the contract of every custom derivative of the targets; `Outcome.page` holds it."""
-    return _Pool(targets, replace(options, preload=""), watch, _describe).run()
+
+    def describe(worker: Worker, found: Found, options: Options, watch: Watch) -> Outcome:
+        return _page("contract", worker, found, options, watch)
+
+    return _Pool(targets, replace(options, preload=""), watch, describe).run()
+
+
+def write_tests(targets: Sequence[Target], options: Options, folder: Path, *, watch: Watch = lambda subject, at: None) -> list[Outcome]:
+    """Write the samples of every custom derivative of the targets as a test file; `Outcome.page` holds its text and `Outcome.samples` its name.
+
+    Tensors that are too large for the text are written into `folder`.
+    """
+
+    def write(worker: Worker, found: Found, options: Options, watch: Watch) -> Outcome:
+        return _page("tests", worker, found, options, watch, folder=str(folder), settings=dict(options.settings))
+
+    return _Pool(targets, replace(options, preload=""), watch, write).run()
 
 
 Job = Callable[[Worker, Found, Options, Watch], Outcome]
@@ -132,12 +150,14 @@ class _Pool:
     def _open(self, worker: Worker, key: tuple[int, int], target: Target) -> None:
         self._watch(target.spec, "import")
         subjects, problem = find_one(worker, target, self._options)
-        if problem is not None:
+        rank, world = self._options.share
+        if problem is not None and key[0] % world == rank:
             self._outcomes[key] = problem
-        for found in subjects:
+        mine = [((key[0], i), found) for i, found in enumerate(subjects) if (key[0] + i) % world == rank]
+        for _, found in mine:
             self._watch(found.name, "found")
         with self._changed:
-            self._waiting += [((key[0], i), found) for i, found in enumerate(subjects)]
+            self._waiting += mine
 
 
 def find_one(worker: Worker, target: Target, options: Options) -> tuple[list[Found], Outcome | None]:
@@ -189,16 +209,18 @@ def check_one(worker: Worker, found: Found, options: Options, watch: Watch) -> O
     return Outcome(found, told(found, options, progress), progress.samples, origin=progress.origin)
 
 
-def _describe(worker: Worker, found: Found, options: Options, watch: Watch) -> Outcome:
-    """Write the contract of one subject."""
-    watch(found.name, "contract")
-    page, progress = "", Progress()
-    for message in worker.ask("contract", found.name, limit=options.timeout, seed=options.seed):
+def _page(do: str, worker: Worker, found: Found, options: Options, watch: Watch, **work: Any) -> Outcome:
+    """Have a page written about one subject."""
+    watch(found.name, do)
+    page, name, progress = "", "", Progress()
+    if (worker.file is None or worker.file != found.target) and isinstance(open_file(worker, found.target, options), Report):
+        return Outcome(found, Report(subjects=(found.name,)))
+    for message in worker.ask(do, found.name, limit=options.timeout, seed=options.seed, **work):
         if isinstance(message, Death):
             progress.deaths.append(message)
         elif "page" in message:
-            page = message["page"]
-    return Outcome(found, told(found, options, progress), page=page)
+            page, name = message["page"], message.get("name", "")
+    return Outcome(found, told(found, options, progress), [name] if name else [], page=page)
 
 
 def _attempt(worker: Worker, found: Found, options: Options, watch: Watch, progress: Progress) -> Death | None:

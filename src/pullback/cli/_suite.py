@@ -189,7 +189,7 @@ def run_cases(cases: Sequence[Any], policy: Policy, options: Mapping[str, Any]) 
     Args:
         cases: What `pb.case` returns.
         policy: The settings, over which `options` are laid.
-        options: Some of select, ignore, orders, thorough and seed.
+        options: Some of select, ignore, orders, thorough, seed, dtype and device.
     """
     from ..battery.session import run_case
     from ..capture.calls import resolve_target
@@ -213,9 +213,9 @@ def battery_settings(policy: Policy, options: Mapping[str, Any]) -> Any:
 
     from ..battery.probe import Settings
 
-    unknown = options.keys() - {"select", "ignore", "orders", "thorough", "seed"}
+    unknown = options.keys() - {"select", "ignore", "orders", "thorough", "seed", "dtype", "device"}
     if unknown:
-        raise TypeError(f"unknown option {min(unknown)!r}; the options are select, ignore, orders, thorough and seed")
+        raise TypeError(f"unknown option {min(unknown)!r}; the options are select, ignore, orders, thorough, seed, dtype and device")
     values = {**policy.options.settings, **options}
     values["ignore"] = chosen(policy.options.settings["ignore"]) | chosen(options.get("ignore", ()))
     values["select"] = chosen(values["select"])

@@ -19,6 +19,7 @@ import click
 
 from ..battery.outcomes import Options, Outcome
 from ..battery.pool import check_targets, list_targets
+from ..battery.pool import write_tests as written_tests
 from ..battery.targets import Target, TargetError, parse_targets
 from ..battery.workers import WorkerError
 from ..report.clean import clean
@@ -29,6 +30,7 @@ from ..report.report import RAN, Report
 from ._config import ConfiguredCommand
 from ._output import formats, write
 from ._progress import progress
+from ._sharing import Sharing
 from ._suppress import known_before, suppress
 
 _DTYPES = ("float64", "float32", "bfloat16", "float16", "complex128", "complex64")
@@ -67,6 +69,12 @@ def codes(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]
 @click.option(
     "--baseline", type=click.Path(exists=True, dir_okay=False, path_type=Path), metavar="FILE", help="Leave out what this JSON report holds."
 )
+@click.option(
+    "--write-tests",
+    type=click.Path(file_okay=False, path_type=Path),
+    metavar="DIR",
+    help="Write one pytest file for each Function, with its samples.",
+)
 @click.pass_context
 def check(ctx: click.Context, targets: tuple[str, ...], **given: Any) -> None:
     """Check whether every backward in FILE_OR_MODULE is right, and say why if not.
@@ -81,15 +89,18 @@ def check(ctx: click.Context, targets: tuple[str, ...], **given: Any) -> None:
     pullback check kernels.py::FusedNorm            one of them
     pullback check mypackage --select PB6           one family of checks in a package
     pullback check run.pbrec                        what `pullback record` kept
+    torchrun --nproc-per-node 2 -m pullback check mypackage     the work shared by processes; rank 0 reports
     """
     if importlib.util.find_spec("torch") is None:
         raise click.ClickException("pullback check needs PyTorch, which is not installed: pip install 'pullback[torch]'")
-    modules = given.pop("modules")
+    modules, sharing = given.pop("modules"), Sharing.from_environment()
     try:
         if any(target.endswith(".pbrec") for target in targets):
             ctx.exit(_check_recordings(ctx, targets, modules, **given))
-        ctx.exit(_run(ctx, parse_targets(targets), **given))
+        ctx.exit(_run(ctx, parse_targets(targets), sharing, **given))
     except (TargetError, WorkerError) as error:
+        if sharing and sharing.rank and isinstance(error, TargetError):
+            ctx.exit(2)
         raise click.UsageError(clean(error, keep_newlines=True)) from error
 
 
@@ -107,11 +118,29 @@ def _check_recordings(ctx: click.Context, targets: Sequence[str], modules: tuple
     return check_files(tuple(map(Path, targets)), ctx.meta["pullback.declare"], modules=modules, **settings, **how)
 
 
-def _run(ctx: click.Context, targets: Sequence[Target], *, list_only: bool, output_format: str, output: Path | None, **given: Any) -> int:
+def _run(
+    ctx: click.Context,
+    targets: Sequence[Target],
+    sharing: Sharing | None,
+    *,
+    list_only: bool,
+    output_format: str,
+    output: Path | None,
+    write_tests: Path | None,
+    **given: Any,
+) -> int:
     options = _options(targets, ctx.meta["pullback.declare"], given)
+    if sharing is not None:
+        jobs = given["jobs"] or max(1, options.jobs // sharing.local)
+        options = replace(options, share=(sharing.rank, sharing.world), jobs=jobs)
     start = time.perf_counter()
-    with progress() as watch, _ended_by_signals():
+    with progress() if sharing is None or sharing.rank == 0 else contextlib.nullcontext(lambda subject, at: None) as watch, _ended_by_signals():
         outcomes = (list_targets if list_only else check_targets)(targets, options, watch=watch)
+    if sharing is not None:
+        gathered = sharing.gather(outcomes)
+        if gathered is None:
+            return 0
+        outcomes = gathered
     if list_only:
         _print_list(outcomes, output_format, output)
         return 0 if any(outcome.found for outcome in outcomes) else 2
@@ -120,7 +149,29 @@ def _run(ctx: click.Context, targets: Sequence[Target], *, list_only: bool, outp
     if not report.subjects:
         click.echo(f"no custom Function, op or case is defined in {', '.join(clean(target.spec) for target in targets)}", err=True)
     write(report, output_format, output)
+    if write_tests is not None:
+        _write_tests(targets, replace(options, share=(0, 1)), write_tests)
     return exit_status(report, outcomes, fail_on=given["fail_on"], strict=given["strict"])
+
+
+def _write_tests(targets: Sequence[Target], options: Options, folder: Path) -> None:
+    """Write a test file for each Function that has samples; what is there already is left as it is."""
+    folder.mkdir(parents=True, exist_ok=True)
+    with _ended_by_signals():
+        outcomes = written_tests(targets, options, folder)
+    for outcome in outcomes:
+        if outcome.found is None:
+            continue
+        name = clean(outcome.found.short)
+        if not outcome.page:
+            click.echo(f"no test for {name}: {'it has no samples' if not outcome.samples else 'it cannot be imported by its name'}", err=True)
+            continue
+        path = folder / f"{outcome.samples[0]}.py"
+        if path.exists():
+            click.echo(f"{path} is there already and was left as it is: delete it to have it written anew", err=True)
+            continue
+        path.write_text(outcome.page, encoding="utf-8")
+        click.echo(f"wrote {path}", err=True)
 
 
 @contextlib.contextmanager
