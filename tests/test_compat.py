@@ -183,3 +183,83 @@ def test_without_torch_function_the_class_of_a_tensor_takes_no_part():
     assert torch.add(tensor, 1) == "asked"
     with _compat.without_torch_function():
         assert torch.equal(torch.add(tensor, 1), torch.ones(2))
+
+
+def test_new_functions_are_seen_until_the_end():
+    seen = []
+    end = _compat.on_new_function(seen.append)
+    try:
+        inside = type("Inside", (torch.autograd.Function,), {})
+    finally:
+        end()
+    type("Outside", (torch.autograd.Function,), {})
+    assert seen == [inside]
+
+
+def test_the_context_of_a_call_is_of_its_function():
+    seen = []
+
+    class Seen(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            seen.append(type(ctx))
+            return x * 1
+
+    Seen.apply(torch.ones(1))
+    assert seen == [_compat.context_type(Seen)]
+
+
+def test_modes_checkpoints_and_running_backwards_are_seen():
+    from torch.overrides import TorchFunctionMode
+    from torch.utils.checkpoint import checkpoint
+
+    hooks, tasks = [], []
+
+    def body(x):
+        hooks.append(_compat.saved_tensor_hooks()(False))
+        tasks.append(_compat.graph_task()())
+        return x.sin()
+
+    assert _compat.saved_tensor_hooks()(False) is None
+    checkpoint(body, torch.ones(1, requires_grad=True), use_reentrant=False).sum().backward()
+    assert ["checkpoint" in pack.__module__ for pack, _ in hooks] == [True, True]
+    assert (tasks[0], tasks[1] >= 0) == (-1, True)
+    assert (_compat.dispatch_modes()(), _compat.function_modes()()) == (0, 0)
+    with TorchFunctionMode(), _compat.dispatch_mode()():
+        assert (_compat.dispatch_modes()(), _compat.function_modes()()) == (1, 1)
+
+
+def test_dynamo_traces_the_original_and_tells_what_it_compiles():
+    wrapper = _compat.traced_as(lambda x: torch.compiler.is_compiling() or 7, lambda x: x + 1)
+    import torch._dynamo
+
+    seen = []
+    end = _compat.on_traced_function(seen.append)
+    before = _compat.compiled_graphs()
+    try:
+        compiled = torch.compile(lambda x: wrapper(_Double.apply(x)), backend="eager", fullgraph=True)
+        assert compiled(torch.ones(1, requires_grad=True)).item() == 3
+    finally:
+        end()
+    assert _compat.compiled_graphs() == before + 1
+    assert seen == [_Double]
+
+
+def test_unseen_work_reaches_neither_modes_nor_classes():
+    from torch.overrides import TorchFunctionMode
+
+    class Refuse(TorchFunctionMode):
+        def __torch_function__(self, func, types, args=(), kwargs=None):
+            raise AssertionError
+
+    with Refuse(), _compat.unseen():
+        assert torch.ones(2).shape == (2,)
+
+
+def test_library_ops_have_names_and_arguments():
+    op = torch.ops.aten.add.Tensor
+    assert _compat.library_op(op) == "aten::add.Tensor"
+    assert _compat.library_op(torch.add) == ""
+    assert _compat.library_arguments(op) == ("self", "other", "alpha")
+    assert _compat.is_registered("aten::add")
+    assert not _compat.is_registered("aten::no_such_op")

@@ -219,8 +219,8 @@ class _Reader:
             raise self._refused(f"it records a {kind[:40]!r}; functions, ops and library ops are known")
         elsewhere = {str(where): _count(data["elsewhere"], where) for where in _of(data, "elsewhere", dict)}
         signatures = [self._signature(item) for item in _of(data, "signatures", list)]
-        texts = (_of(data, name, str) for name in ("module", "qualname", "path"))
-        return FunctionRecord(_of(data, "name", str), kind, *texts, _count(data, "line"), signatures, elsewhere)
+        name, module, qualname, path = (_of(data, key, str) for key in ("name", "module", "qualname", "path"))
+        return FunctionRecord(name, kind, module, qualname, path, _count(data, "line"), signatures, elsewhere)
 
     def _signature(self, data: Any) -> Signature:
         plain: dict[str, Any] = {name: _of(data, name, (int, float) if kind is float else kind) for name, kind in _SIGNATURE_FIELDS.items()}

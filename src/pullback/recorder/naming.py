@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from .. import _compat
 from ..capture.calls import forward_names, parameter_names, relative_path, resolve_target
 from ..capture.recorded import FunctionRecord
 
@@ -56,7 +57,7 @@ def record_of(function: type[torch.autograd.Function]) -> FunctionRecord:
 def argument_names(function: type[torch.autograd.Function], record: FunctionRecord) -> tuple[str, ...]:
     """Return the names of a call's arguments."""
     if record.kind == "library" and record.live is not None:
-        return tuple(argument.name for argument in record.live._schema.arguments)
+        return _compat.library_arguments(record.live)
     if record.kind == "op":
         names = parameter_names(record.live) if record.live is not None else forward_names(function)
         return tuple(name.removeprefix("arg_") for name in names)
@@ -90,9 +91,7 @@ def _live_op(module: str, qualname: str, generated: Any) -> Any:
 
 def _of_library(function: type[torch.autograd.Function]) -> FunctionRecord:
     live = _live_library(function)
-    name = str(live).removeprefix("<OpOverload(").rstrip(")>") if live is not None else function.__name__.removeprefix(_LIBRARY_PREFIX)
-    if live is not None:
-        name = f"{live.namespace}::{live._opname}.{live._overloadname}"
+    name = _compat.library_op(live) or function.__name__.removeprefix(_LIBRARY_PREFIX)
     return FunctionRecord(name, "library", "", name, live=live)
 
 
@@ -101,7 +100,7 @@ def _live_library(function: type[torch.autograd.Function]) -> Any:
     forward = inspect.unwrap(function.forward)
     names = inspect.getclosurevars(forward).nonlocals if inspect.isfunction(forward) else {}
     found = names.get("op")
-    return found if isinstance(found, torch._ops.OpOverload) else None
+    return found if _compat.library_op(found) else None
 
 
 def _place(thing: Any) -> tuple[str, int]:

@@ -110,7 +110,7 @@ class Observer:
             return self._only_count(entry, ctx, "under a dispatch mode")
         try:
             if self._function_modes():
-                with torch._C.DisableTorchFunction():
+                with _compat.unseen():
                     return self._live(entry, ctx, args, kwargs)
             return self._live(entry, ctx, args, kwargs)
         except Exception as error:
@@ -170,7 +170,7 @@ class Observer:
             signature.no_call = "inside a CUDA graph capture"
             return
         try:
-            with torch.no_grad(), torch._C.DisableTorchFunction():
+            with torch.no_grad(), _compat.unseen():
                 signature.call = store_call(args, kwargs, values=self.values, budget=self.budget)
             entry.kept += 1
         except Exception as error:
@@ -191,7 +191,7 @@ class Observer:
         else:
             self._of_ctx[id(ctx)] = live
         if signature.calls == 1:
-            with contextlib.suppress(Exception), torch._C.DisableTorchFunction():
+            with contextlib.suppress(Exception), _compat.unseen():
                 signature.outputs = tuple(_layout(value) for value in (result if isinstance(result, tuple) else (result,)))
                 if ctx is not None:
                     signature.kept_bytes = _kept_bytes(ctx)
@@ -207,7 +207,7 @@ class Observer:
         if not signature.grad:
             signature.grad = bool(ctx.next_functions)
         if signature.calls == 1:
-            with contextlib.suppress(Exception), torch._C.DisableTorchFunction():
+            with contextlib.suppress(Exception), _compat.unseen():
                 signature.kept_bytes = _kept_bytes(ctx)
 
     def raised(self, live: Live | None) -> None:
@@ -225,7 +225,7 @@ class Observer:
             return None
         try:
             if self._function_modes():
-                with torch._C.DisableTorchFunction():
+                with _compat.unseen():
                     key = tuple([_gradient(grad) for grad in grads])
             else:
                 key = tuple([_gradient(grad) for grad in grads])

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 
+from .. import _compat
 from ..battery.discover import import_target, is_function, is_op, owner
 from ..battery.targets import Target
 from ..capture.recorded import FunctionRecord
@@ -106,11 +107,10 @@ class Resolver:
         op, _, overload = rest.partition(".")
         if not namespace.isidentifier() or not op.isidentifier() or not (overload or "default").isidentifier() or namespace in _OWN_NAMESPACES:
             raise NotFoundError(f"{name[:80]!r} is not the name of a custom torch.library op")
-        registered = torch._C._dispatch_get_all_op_names()
-        if not any(known == f"{namespace}::{op}" or known.startswith(f"{namespace}::{op}.") for known in registered):
+        if not _compat.is_registered(f"{namespace}::{op}"):
             raise NotFoundError(f"no torch.library op {name} is registered: `--module NAME` imports the package that registers it")
         found = getattr(getattr(getattr(torch.ops, namespace), op), overload or "default", None)
-        if not isinstance(found, torch._ops.OpOverload):
+        if not _compat.library_op(found):
             raise NotFoundError(f"{name} is not an overload of a torch.library op")
         return found
 
