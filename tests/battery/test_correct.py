@@ -3,6 +3,7 @@
 import importlib.util
 
 import pytest
+import torch
 
 import pullback as pb
 
@@ -47,8 +48,6 @@ def load(path, arguments, forward, backward):
 
 
 def inputs(arguments):
-    import torch
-
     torch.manual_seed(3)
     return tuple(1.7 if name == "a" else torch.randn(7, dtype=torch.float64, requires_grad=True) for name in arguments.split(", "))
 
@@ -69,6 +68,7 @@ def test_line_is_told_and_right(tmp_path, arguments, forward, backward, line):
         "dy * x if x.sum() > 9 else (lambda g: g * x)(dy)",
         "(dy * x,)[0]",
         "tuple([dy * x])",
+        "dy * x if x is not None else None",
     ],
 )
 def test_other_sources_get_words_or_a_right_line(tmp_path, backward):
@@ -78,3 +78,10 @@ def test_other_sources_get_words_or_a_right_line(tmp_path, backward):
     if "`" in finding.fix:
         mended = load(tmp_path / "mended.py", "x", "x * x", finding.fix.split("`")[1].removeprefix("return "))
         assert not pb.check(mended, inputs("x"), select=["PB501"]).findings
+
+
+def test_a_factor_that_may_be_a_size_is_not_written_as_a_number(tmp_path):
+    wrong = load(tmp_path / "wrong.py", "x", "x.mean(0)", "dy.expand(ctx.saved_tensors[0].shape)")
+    (finding,) = pb.check(wrong, torch.randn(3, 5, dtype=torch.float64, requires_grad=True), select=["PB501"]).findings
+    assert finding.cause == "the gradient is 3 (also size 0 of x) times what it should be"
+    assert finding.fix == "divide the gradient by 3 (also size 0 of x)"

@@ -39,6 +39,8 @@ def corrected_line(probe: Probe, path: str, mend: str | None) -> str | None:
     elements = list(value.elts) if isinstance(value, ast.Tuple) else [value]
     if len(elements) <= places[path] or any(isinstance(e, ast.Starred) for e in elements):
         return None
+    if any(isinstance(node, ast.Constant) and node.value is None for node in ast.walk(elements[places[path]])):
+        return None
     names = {node.id for node in ast.walk(backward) if isinstance(node, ast.Name)}
     attributes = {node.attr for node in ast.walk(backward) if isinstance(node, ast.Attribute)}
     cotangents = [a.arg for a in backward.args.args[1:]]

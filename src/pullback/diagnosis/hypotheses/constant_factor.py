@@ -60,7 +60,11 @@ def ratio(mismatch: Mismatch) -> float | None:
 
 def named(mismatch: Mismatch) -> Iterator[Named]:
     """Yield constants with their names, signed both ways, and what mends a gradient: numbers, sizes, and their inverses and roots."""
-    pool: list[Named] = [(name, lambda m, c=c: c, f"returned {MENDS[name]}" if name in MENDS else None) for name, c in CONSTANTS.items()]
+    pool: list[Named] = []
+    for name, c in CONSTANTS.items():
+        size = _size(mismatch, max(c, 1 / c))
+        mend = f"returned {MENDS[name]}" if name in MENDS and size is None else None
+        pool.append((name if size is None else f"{name} ({size})", lambda m, c=c: c, mend))
     seen: set[int] = {0, 1, 2, 3, 4}
     for tensors in (mismatch.arguments, mismatch.outputs):
         for path, tensor in tensors.items():
@@ -73,6 +77,17 @@ def named(mismatch: Mismatch) -> Iterator[Named]:
     for name, value, mend in pool:
         yield name, value, mend
         yield f"-{name}", lambda m, value=value: -value(m), mend and mend.replace("returned", "-returned")
+
+
+def _size(mismatch: Mismatch, count: float) -> str | None:
+    """Return words for a size that equals `count`, so that a constant is not taken for one or the other."""
+    for tensors in (mismatch.arguments, mismatch.outputs):
+        for path, tensor in tensors.items():
+            if count in tensor.shape:
+                return f"also size {tensor.shape.index(int(count))} of {path}"
+            if count == tensor.numel():
+                return f"also the size of {path}"
+    return None
 
 
 def _powers(label: str, path: str, dim: int | None) -> Iterator[Named]:
