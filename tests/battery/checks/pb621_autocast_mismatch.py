@@ -50,6 +50,16 @@ class WrongUnderAutocast(torch.autograd.Function):
         return (dy @ w.t()) * (0.5 if ctx.low else 1.0), x.t() @ dy
 
 
+class WrongInHalf(WrongUnderAutocast):
+    """Knows bfloat16; takes the other low precision for something else."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        y = WrongUnderAutocast.forward(ctx, x, w)
+        ctx.low = y.dtype == torch.float16
+        return y
+
+
 class Casts(Mixes):
     @staticmethod
     def backward(ctx, dy):
@@ -87,7 +97,12 @@ def x(*shape):
     return torch.randn(shape, dtype=torch.float64, requires_grad=True)
 
 
-kills = [pb.case(Mixes, x(3, 4), x(4, 2)), pb.case(DeclaresAndMixes, x(3, 4), x(4, 2)), pb.case(WrongUnderAutocast, x(3, 4), x(4, 2))]
+kills = [
+    pb.case(Mixes, x(3, 4), x(4, 2)),
+    pb.case(DeclaresAndMixes, x(3, 4), x(4, 2)),
+    pb.case(WrongUnderAutocast, x(3, 4), x(4, 2)),
+    pb.case(WrongInHalf, x(3, 4), x(4, 2)),
+]
 spares = [
     pb.case(Mixes, x(3, 4), x(4, 2)),
     pb.case(Casts, x(3, 4), x(4, 2)),

@@ -59,6 +59,40 @@ class IgnoresInDims(torch.autograd.Function):
         return IgnoresInDims.apply(x, w), 0
 
 
+class MovesTheFirstOnly(IgnoresInDims):
+    """Right while both inputs are batched in the same place."""
+
+    @staticmethod
+    def vmap(info, in_dims, x, w):
+        if None in in_dims:
+            x = x if in_dims[0] is not None else x.unsqueeze(in_dims[1]).expand_as(w)
+            w = w if in_dims[1] is not None else w.unsqueeze(in_dims[0]).expand_as(x)
+            in_dims = tuple(next(d for d in in_dims if d is not None) for _ in in_dims)
+        return IgnoresInDims.apply(x, w), in_dims[0]
+
+
+class GradientWithoutRule(torch.autograd.Function):
+    """Its own batching rule is right; that of the Function that backward uses is not, which second derivatives meet."""
+
+    @staticmethod
+    def forward(x):
+        return x.cumsum(0) ** 2
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return ForgetsToMove.apply((2 * dy * x.cumsum(0)).flip(0)).flip(0)
+
+    @staticmethod
+    def vmap(info, in_dims, x):
+        x = x.movedim(in_dims[0], 0)
+        return torch.stack([GradientWithoutRule.apply(row) for row in x]), 0
+
+
 class Generated(torch.autograd.Function):
     generate_vmap_rule = True
 
@@ -94,5 +128,5 @@ def x(*shape):
     return torch.randn(shape, dtype=torch.float64, requires_grad=True)
 
 
-kills = [pb.case(ForgetsToMove, x(4)), pb.case(IgnoresInDims, x(3), x(3))]
+kills = [pb.case(ForgetsToMove, x(4)), pb.case(IgnoresInDims, x(3), x(3)), pb.case(MovesTheFirstOnly, x(3), x(3)), pb.case(GradientWithoutRule, x(4))]
 spares = [pb.case(Generated, x(4), x(4)), pb.case(Moves, x(4)), pb.case(Moves, x(4, 2)), pb.case(Unbatched, x(4))]

@@ -18,8 +18,9 @@ from ..probe import Probe, gradient_name
 from ..truth import eager
 
 FACTOR = 8.0
-FLOOR = 2.0**-4
-"""Sixteen roundings of bfloat16, relative to the norm of the gradient: no chain of a few products in it comes near."""
+ROUNDINGS = 16
+"""Of the low precision, relative to the norm of the gradient: no chain of a few products in it comes near."""
+LOW = (torch.bfloat16, torch.float16)
 
 
 class AutocastMismatch(Check):
@@ -30,9 +31,9 @@ class AutocastMismatch(Check):
         float32 weights there.
 
     How it is measured:
-        Forward runs on float32 inputs under CPU autocast to bfloat16, backward outside of it, as in training. Its gradient must be as near to the
-        float32 gradient as eager's is, within a factor of 8. Raising is an error where the Function declares autocast by ``torch.amp.custom_fwd``,
-        else a note.
+        Forward runs on float32 inputs under autocast to bfloat16, and then to float16, backward outside of it, as in training. Its gradient must be
+        as near to the float32 gradient as eager's is, within a factor of 8. Raising is an error where the Function declares autocast by
+        ``torch.amp.custom_fwd``, else a note.
 
     Example:
         ``ctx.save_for_backward(x, w); return x @ w`` and ``grad_output @ w.t()``: bfloat16 times float32.
@@ -56,16 +57,23 @@ class AutocastMismatch(Check):
             plain = evaluator.vjp(outcome, [copy_tensor(c) for c in cotangents])
         except UserCodeError:
             raise Skipped("the op does not take float32") from None
+        for dtype in LOW:
+            found = list(self._under(probe, evaluator, outcome, cotangents, plain, dtype))
+            yield from found
+            if found:
+                return
+
+    def _under(self, probe: Probe, evaluator: Evaluator, outcome: Outcome, cotangents: list[Tensor], plain: list[Tensor | None], dtype: torch.dtype):
         try:
-            under, got = _under_autocast(evaluator, cotangents)
+            under, got = _under_autocast(evaluator, cotangents, dtype)
         except UserCodeError as error:
-            yield self._raises(probe, error)
+            yield self._raises(probe, error, dtype)
             return
         if probe.repeats.forward_draws or probe.declaration.deliberate or len(under.outputs) != len(outcome.outputs):
             return
-        yield from self._wrong(probe, evaluator, cotangents, plain, got)
+        yield from self._wrong(probe, evaluator, cotangents, plain, got, dtype)
 
-    def _raises(self, probe: Probe, error: UserCodeError) -> Finding:
+    def _raises(self, probe: Probe, error: UserCodeError, dtype: torch.dtype) -> Finding:
         declared = any(_declares_amp(f) for f in probe.baseline.functions)
         return self.finding(
             probe,
@@ -73,18 +81,23 @@ class AutocastMismatch(Check):
             severity="error" if declared else "note",
             status="fail" if declared else "unsupported",
             location=probe.forward_location if error.stage == "forward" else None,
-            evidence=[Evidence("float32 inputs, forward under autocast to bfloat16, backward outside of it", got=error.short, expected="a gradient")],
+            evidence=[
+                Evidence(f"float32 inputs, forward under autocast to {_name(dtype)}, backward outside of it", got=error.short, expected="a gradient")
+            ],
             cause="dtypes mix: autocast changes the dtype of what forward computes, and is off in backward",
             fix="@torch.amp.custom_fwd(device_type=...) and @torch.amp.custom_bwd(device_type=...), or cast to grad_output's dtype in backward",
         )
 
-    def _wrong(self, probe: Probe, evaluator: Evaluator, cotangents: list[Tensor], plain: list[Tensor | None], got: list[Tensor | None]):
+    def _wrong(
+        self, probe: Probe, evaluator: Evaluator, cotangents: list[Tensor], plain: list[Tensor | None], got: list[Tensor | None], dtype: torch.dtype
+    ):
+        floor = ROUNDINGS * torch.finfo(dtype).eps / 2
         for i, (leaf, a, b) in enumerate(zip(evaluator.wanted, got, plain, strict=True)):
             error = _distance(a, b)
-            if error <= FLOOR:
+            if error <= floor:
                 continue
-            stick = _eager_distance(evaluator, cotangents, i)
-            if stick is None or not error > max(FLOOR, FACTOR * stick) or probe.explained(leaf.path, "PB501", "PB503", "PB601", "PB602"):
+            stick = _eager_distance(evaluator, cotangents, i, dtype)
+            if stick is None or not error > max(floor, FACTOR * stick) or probe.explained(leaf.path, "PB501", "PB503", "PB601", "PB602"):
                 continue
             yield self.finding(
                 probe,
@@ -93,8 +106,8 @@ class AutocastMismatch(Check):
                     Evidence(
                         f"{gradient_name(leaf.path)} differs from the float32 gradient by {error:.1e} of its norm; eager's by {stick:.1e}",
                         error=error,
-                        tolerance=max(FLOOR, FACTOR * stick),
-                        why_tolerance="eight times eager's own error under autocast, at least sixteen roundings of bfloat16",
+                        tolerance=max(floor, FACTOR * stick),
+                        why_tolerance=f"eight times eager's own error under autocast, at least sixteen roundings of {_name(dtype)}",
                     )
                 ],
                 cause="what forward saves under autocast is not what backward, outside of it, takes it for",
@@ -103,8 +116,9 @@ class AutocastMismatch(Check):
             )
 
 
-def _under_autocast(evaluator: Evaluator, cotangents: list[Tensor]) -> tuple[Outcome, list[Tensor | None]]:
-    with torch.autocast("cpu", dtype=torch.bfloat16):
+def _under_autocast(evaluator: Evaluator, cotangents: list[Tensor], dtype: torch.dtype) -> tuple[Outcome, list[Tensor | None]]:
+    device = next((leaf.template.device.type for leaf in evaluator.wanted), "cpu")
+    with torch.autocast(device if device == "cuda" else "cpu", dtype=dtype):
         outcome = evaluator.forward()
     live = outcome.live
     if len(live) != len(cotangents) or any(y.shape != c.shape for y, c in zip(live, cotangents, strict=True)):
@@ -112,14 +126,18 @@ def _under_autocast(evaluator: Evaluator, cotangents: list[Tensor]) -> tuple[Out
     return outcome, evaluator.vjp(outcome, [c.to(y.dtype) for y, c in zip(live, cotangents, strict=True)])
 
 
-def _eager_distance(evaluator: Evaluator, cotangents: list[Tensor], index: int) -> float | None:
+def _eager_distance(evaluator: Evaluator, cotangents: list[Tensor], index: int, dtype: torch.dtype) -> float | None:
     plain = eager(evaluator)
     try:
         right = plain.vjp(plain.forward(), [copy_tensor(c) for c in cotangents])[index]
-        low = _under_autocast(plain, cotangents)[1][index]
+        low = _under_autocast(plain, cotangents, dtype)[1][index]
     except (UserCodeError, ValueError):
         return None
     return None if right is None or low is None else _distance(low, right)
+
+
+def _name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
 
 
 def _distance(a: Tensor | None, b: Tensor | None) -> float:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import itertools
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import torch
@@ -17,6 +18,9 @@ from ..keeping import owner
 from ..probe import Probe, gradient_name
 
 BATCH = 3
+SECOND = "the second derivatives"
+ALL_CHOICES = {False: 2, True: 4}
+"""Up to how many inputs every choice of in_dims is tried, without and with the thorough tier."""
 
 
 class VmapMismatch(Check):
@@ -27,7 +31,8 @@ class VmapMismatch(Check):
 
     How it is measured:
         For Functions with ``setup_context`` and either ``generate_vmap_rule = True`` or a ``vmap`` of their own: three different samples, batched
-        over all inputs, over each input alone, and along the last instead of the first dimension, forward and gradients, against a loop.
+        along the first and the last dimension of every choice of inputs (of each input alone, where there are many): forward, gradients and second
+        derivatives (vmap of grad of grad), against a loop.
 
     Example:
         A ``vmap`` that forgets to move the batch dimension, or takes every input to be batched.
@@ -53,9 +58,15 @@ class VmapMismatch(Check):
         op = functional(probe)
         tried = 0
         refusal = ""
-        for what, call in (("the outputs", op.call), ("the gradients", _gradient_of(op))):
-            for how, dims, batched in _batchings(op):
-                expected = _loop(call, dims, batched)
+        every = len(op.points) <= ALL_CHOICES[probe.settings.thorough]
+        for what, call in (("the outputs", op.call), ("the gradients", _gradient_of(op)), (SECOND, _second_of(op))):
+            for how, dims, batched in _batchings(op, every=every and what != SECOND):
+                try:
+                    expected = _loop(call, dims, batched)
+                except Exception:
+                    if what != SECOND:
+                        raise
+                    break
                 try:
                     got = held(torch.vmap(call, in_dims=dims), *batched)
                 except Exception as error:
@@ -75,9 +86,7 @@ class VmapMismatch(Check):
             probe,
             f"torch.vmap of {owner(probe)} gives other {what.removeprefix('the ')} than a loop over the samples",
             location=probe.forward_location if what == "the outputs" else probe.backward_location,
-            evidence=[
-                Evidence(f"{BATCH} samples, {how}: {name}", error=error, tolerance=allowed, why_tolerance=tolerance.WHY_LINEAR)
-            ],
+            evidence=[Evidence(f"{BATCH} samples, {how}: {name}", error=error, tolerance=allowed, why_tolerance=tolerance.WHY_LINEAR)],
             cause="the batching rule treats samples as one input, or moves a dimension wrongly",
             fix="generate_vmap_rule = True where forward and backward are plain torch code; in vmap, move each input by its own in_dims entry",
         )
@@ -90,19 +99,40 @@ def _gradient_of(op: Functional) -> Callable[..., tuple[Tensor, ...]]:
     return gradient
 
 
+def _second_of(op: Functional) -> Callable[..., tuple[Tensor, ...]]:
+    every = tuple(range(len(op.points)))
+
+    def squared(*inputs: Tensor) -> Tensor:
+        gradients = torch.func.grad(op.scalar, argnums=every)(*inputs)
+        return sum((g * g).sum() for g in gradients)  # type: ignore[return-value]
+
+    def second(*inputs: Tensor) -> tuple[Tensor, ...]:
+        return torch.func.grad(squared, argnums=every)(*inputs)
+
+    return second
+
+
 def _samples(point: Tensor) -> list[Tensor]:
     return [point, point.flatten().roll(1).view(point.shape) * 1.125, point * 0.875]
 
 
-def _batchings(op: Functional) -> Iterator[tuple[str, tuple[Any, ...], list[Tensor]]]:
-    first = [torch.stack(_samples(p)) for p in op.points]
-    last = [torch.stack(_samples(p), dim=-1) for p in op.points]
-    yield "all inputs batched", (0,) * len(first), first
-    yield "all inputs batched along their last dimension", (-1,) * len(last), last
-    if len(first) > 1:
-        for i, path in enumerate(op.paths):
-            dims = tuple(0 if j == i else None for j in range(len(first)))
-            yield f"only {path} batched", dims, [first[j] if j == i else op.points[j] for j in range(len(first))]
+def _batchings(op: Functional, *, every: bool) -> Iterator[tuple[str, tuple[Any, ...], list[Tensor]]]:
+    for dims in _in_dims([p.dim() for p in op.points], every=every):
+        batched = [p if d is None else torch.stack(_samples(p), dim=d) for p, d in zip(op.points, dims, strict=True)]
+        yield f"in_dims={dims}", dims, batched
+
+
+def _in_dims(ranks: list[int], *, every: bool) -> Iterator[tuple[int | None, ...]]:
+    """Yield what `in_dims` is tried: all batched, at the front and at the end; then every choice of front, end and not, or each input alone."""
+    yield from ((0,) * len(ranks), (-1,) * len(ranks))
+    if len(ranks) == 1:
+        yield from ((d,) for d in range(1, ranks[0]))
+        return
+    if every:
+        rest: Iterable[tuple[int | None, ...]] = itertools.product((0, -1, None), repeat=len(ranks))
+    else:
+        rest = (tuple(0 if j == i else None for j in range(len(ranks))) for i in range(len(ranks)))
+    yield from (dims for dims in rest if any(d is not None for d in dims) and set(dims) not in ({0}, {-1}))
 
 
 def _loop(call: Callable[..., Any], dims: tuple[Any, ...], batched: list[Tensor]) -> list[Tensor]:
@@ -114,7 +144,7 @@ def _loop(call: Callable[..., Any], dims: tuple[Any, ...], batched: list[Tensor]
 
 def _gap(op: Functional, what: str, got: tuple[Tensor, ...], expected: list[Tensor]) -> tuple[str, float, float] | None:
     for i, (a, b) in enumerate(zip(got, expected, strict=True)):
-        name = gradient_name(op.paths[i]) if what == "the gradients" else "the output"
+        name = "the output" if what == "the outputs" else gradient_name(op.paths[i]) if what != SECOND else f"second derivative by {op.paths[i]}"
         if a.shape != b.shape:
             return f"{name} has shape {list(a.shape)} instead of {list(b.shape)} and so", float("inf"), 0.0
         if not a.numel():

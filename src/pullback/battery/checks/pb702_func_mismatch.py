@@ -34,8 +34,9 @@ class FuncMismatch(Check):
         Meta-learning, physics-informed losses and Hessian-vector products use the transforms; the same op then trains differently.
 
     How it is measured:
-        For Functions with ``setup_context``: ``vjp``, ``grad``, ``jacrev`` and ``grad`` of ``grad`` against autograd's gradients, Jacobian and
-        double backward; where the Function has a ``jvp``, ``func.jvp``, ``jacfwd`` and ``hessian`` against forward mode and double backward.
+        For Functions with ``setup_context``: ``vjp``, ``grad``, ``jacrev`` and ``grad`` nested two and three deep against autograd's gradients,
+        Jacobian and repeated backward; where the Function has a ``jvp``, ``func.jvp``, ``jacfwd`` and ``hessian`` against forward mode and double
+        backward.
 
     Example:
         A tensor kept as a ctx attribute (not by save_for_backward), a test for ``x.requires_grad`` in forward.
@@ -91,7 +92,8 @@ def _comparisons(op: Functional, *, forward_mode: bool) -> Iterator[_Comparison]
     every = tuple(range(len(op.points)))
     yield _Comparison("torch.func.vjp", lambda: torch.func.vjp(op.call, *op.points)[1](op.cotangents), lambda: _gradients(op))
     yield _Comparison("torch.func.grad", lambda: torch.func.grad(op.scalar, argnums=every)(*op.points), lambda: _gradients(op))
-    yield _Comparison("torch.func.grad of torch.func.grad", lambda: _nested(op, every), lambda: _double(op))
+    yield _Comparison("torch.func.grad of torch.func.grad", lambda: _nested(op, every, 2), lambda: _repeated(op, 2))
+    yield _Comparison("torch.func.grad, three deep", lambda: _nested(op, every, 3), lambda: _repeated(op, 3))
     inputs, outputs = sum(p.numel() for p in op.points), sum(y.numel() for y in op.outputs)
     if inputs * outputs <= LARGEST:
         yield _Comparison("torch.func.jacrev", lambda: _flat(torch.func.jacrev(op.call, argnums=every)(*op.points)), lambda: _jacobian(op))
@@ -114,20 +116,33 @@ def _tangents(op: Functional) -> tuple[Tensor, ...]:
     return tuple(torch.linspace(-1, 1, p.numel(), dtype=p.dtype, device=p.device).view(p.shape) for p in op.points)
 
 
-def _nested(op: Functional, every: tuple[int, ...]) -> Tensors:
+def _nested(op: Functional, every: tuple[int, ...], depth: int) -> Tensors:
+    """Return the gradient of the gradient's product with fixed tangents, and so on, by nested transforms."""
+    function = op.scalar
+    for _ in range(depth - 1):
+        function = _directional(torch.func.grad(function, argnums=every), _tangents(op))
+    return torch.func.grad(function, argnums=every)(*op.points)
+
+
+def _directional(gradient: Callable[..., Tensors], tangents: tuple[Tensor, ...]) -> Callable[..., Tensor]:
     def directional(*inputs: Tensor) -> Tensor:
-        return sum((g * t).sum() for g, t in zip(torch.func.grad(op.scalar, argnums=every)(*inputs), _tangents(op), strict=True))  # type: ignore[return-value]
+        return sum((g * t).sum() for g, t in zip(gradient(*inputs), tangents, strict=True) if g is not None)  # type: ignore[return-value]
 
-    return torch.func.grad(directional, argnums=every)(*op.points)
+    return directional
 
 
-def _double(op: Functional) -> Tensors:
+def _repeated(op: Functional, depth: int) -> Tensors:
+    """Return the same by repeated backward."""
     leaves = _leaves(op)
-    first = torch.autograd.grad(op.scalar(*leaves), leaves, create_graph=True)
-    directional = sum((g * t).sum() for g, t in zip(first, _tangents(op), strict=True))
-    if not isinstance(directional, Tensor) or not directional.requires_grad:
+    scalar: object = op.scalar(*leaves)
+    for _ in range(depth - 1):
+        if not isinstance(scalar, Tensor) or not scalar.requires_grad:
+            return tuple(torch.zeros_like(p) for p in op.points)
+        gradients = torch.autograd.grad(scalar, leaves, create_graph=True, allow_unused=True)
+        scalar = sum((g * t).sum() for g, t in zip(gradients, _tangents(op), strict=True) if g is not None)
+    if not isinstance(scalar, Tensor) or not scalar.requires_grad:
         return tuple(torch.zeros_like(p) for p in op.points)
-    return torch.autograd.grad(directional, leaves, allow_unused=True)
+    return torch.autograd.grad(scalar, leaves, allow_unused=True)
 
 
 def _jacobian(op: Functional) -> Tensors:
