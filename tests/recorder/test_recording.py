@@ -442,3 +442,22 @@ def test_a_fault_that_hides_behind_parameters_before_training_is_found():
     report = run.report(select=["PB501"])
     assert [f.code for f in report.findings] == ["PB501"]
     assert "constant values moved a little" in report.findings[0].evidence[-1].text
+
+
+def test_code_of_installed_packages_is_checked_when_it_is_named(monkeypatch):
+    with pb.recording() as run:
+        Scale.apply(leaf(2), leaf(2)).sum().backward()
+    record = one(run)
+    record.path, record.module = "lib/site-packages/theirs/kernels.py", "theirs.kernels"
+    (skipped,) = run.report(select=["PB501"]).checks
+    assert (skipped.status, skipped.reason) == ("skipped", "code of others: `--module theirs` checks it")
+    assert run.report(select=["PB501"], modules=["theirs"]).ok
+
+
+def test_one_of_several_ranks_is_not_checked_alone(monkeypatch):
+    with pb.recording() as run:
+        Scale.apply(leaf(2), leaf(2)).sum().backward()
+    monkeypatch.setattr(torch.distributed, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.distributed, "get_world_size", lambda: 2)
+    with pytest.raises(RuntimeError, match=r"pullback check run\.rank"):
+        run.report()

@@ -18,6 +18,7 @@ from ..capture.recorded import FunctionRecord
 GENERATED = "pullback._generated."
 LIBRARY = "torch._library.autograd"
 _LIBRARY_PREFIX = "GeneratedBackwardFor_"
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 def is_recorded(function: type[torch.autograd.Function]) -> bool:
@@ -31,15 +32,10 @@ def is_recorded(function: type[torch.autograd.Function]) -> bool:
 
 
 def is_own(record: FunctionRecord, modules: Sequence[str] = ()) -> bool:
-    """Return whether a derivative belongs to the project (working directory, or folder of the running script) or to a package of `modules`."""
+    """Return whether a derivative is the user's own rather than of an installed package, or belongs to a package of `modules`."""
     if any(record.module == name or record.module.startswith(f"{name}.") for name in modules):
         return True
-    if record.kind == "library" or record.module == "__main__":
-        return True
-    main = getattr(sys.modules.get("__main__"), "__file__", None)
-    roots = [Path.cwd(), *([Path(main).resolve().parent] if main else [])]
-    path = (Path.cwd() / record.path).resolve()
-    return bool(record.path) and "site-packages" not in path.parts and any(path.is_relative_to(root) for root in roots)
+    return not _INSTALLED & set(Path(record.path).parts)
 
 
 def record_of(function: type[torch.autograd.Function]) -> FunctionRecord:

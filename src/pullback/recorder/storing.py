@@ -14,6 +14,9 @@ from ..capture.recorded import DTYPES, How, Layout, StoredCall, StoredTensor, dt
 CALL_BUDGET = 4 << 20
 """Bytes of tensors that one call may keep."""
 
+STATISTICS_FROM = 1 << 18
+"""Entries from which statistics are taken."""
+
 ROWS = 2
 """Least number of rows to which a batch is cut."""
 
@@ -129,7 +132,10 @@ def _dense(tensor: Tensor) -> Tensor:
 
 def _stored(part: Tensor, original: Tensor, how: How) -> StoredTensor:
     dense = _dense(part)
-    data = None if how == "distribution" else dense.resolve_conj().resolve_neg().clone(memory_format=torch.contiguous_format)
+    data = None
+    if how != "distribution":
+        # Off the GPU at once: memory there belongs to the program.
+        data = dense.resolve_conj().resolve_neg().to("cpu", copy=True, memory_format=torch.contiguous_format)
     return StoredTensor(
         layout_of(part),
         str(original.device),
@@ -142,7 +148,17 @@ def _stored(part: Tensor, original: Tensor, how: How) -> StoredTensor:
     )
 
 
+def _thinned(values: Tensor) -> Tensor:
+    """Return a view of every n-th entry along the longest dimensions, so that statistics of a large tensor take little memory."""
+    while values.numel() > STATISTICS_FROM:
+        dim = max(range(values.dim()), key=lambda d: values.shape[d])
+        step = min(-(-values.numel() // STATISTICS_FROM), values.shape[dim])
+        values = values[(slice(None),) * dim + (slice(None, None, step),)]
+    return values
+
+
 def _statistics(values: Tensor) -> dict[str, float]:
+    values = _thinned(values)
     if values.numel() == 0:
         return {}
     wide = values.to(torch.float64) if not values.is_complex() else values.real.to(torch.float64)
