@@ -56,7 +56,7 @@ class Compilable:
         if any(p and not isinstance(outcome.result, (tuple, list)) for p in places) or _nested(outcome.result):
             raise Skipped("outputs are nested")
         self.call = _call(evaluator.target.call, arguments.args, arguments.kwargs, tuple(slots), _positions(outcome.result, outcome.carrying))
-        self.paired = _paired(self.call, self.cotangents)
+        self.paired = paired(self.call, self.cotangents)
 
     def gradients(self, call: Call) -> tuple[Tensor | None, ...]:
         """Return autograd's gradients of `call`, which returns what `self.call` does."""
@@ -92,14 +92,16 @@ def _call(op: Call, args: tuple[Any, ...], kwargs: dict[str, Any], slots: tuple[
     return fresh(call)
 
 
-def _paired(call: Call, cotangents: tuple[Tensor, ...]) -> Call:
-    def paired(*inputs: Any) -> Any:
+def paired(call: Call, cotangents: tuple[Tensor, ...]) -> Call:
+    """Return the sum of what `call` returns, each paired with its cotangent, as a function."""
+
+    def scalar(*inputs: Any) -> Any:
         total = 0.0
         for y, c in zip(call(*inputs), cotangents):  # noqa: B905 -- likewise
             total = total + (y * c).sum()
         return total
 
-    return fresh(paired)
+    return fresh(scalar)
 
 
 def fresh(function: Call) -> Call:
