@@ -263,3 +263,28 @@ def test_library_ops_have_names_and_arguments():
     assert _compat.library_arguments(op) == ("self", "other", "alpha")
     assert _compat.is_registered("aten::add")
     assert not _compat.is_registered("aten::no_such_op")
+
+
+def test_results_of_a_node_have_shape_and_dtype():
+    (result,) = _compat.results_of((torch.ones(2, 3, requires_grad=True) * 2).grad_fn)
+    assert (tuple(result.shape), result.dtype) == ((2, 3), torch.float32)
+
+
+def test_later_nodes_are_made_later():
+    first = torch.ones(2, requires_grad=True) * 2
+    second = first.exp()
+    assert _compat.made_at(first.grad_fn) < _compat.made_at(second.grad_fn)
+
+
+def test_saved_tensors_are_found_packed():
+    with torch.autograd.graph.saved_tensors_hooks(lambda tensor: ("packed", tensor), lambda packed: packed[1]):
+        y = torch.ones(2, requires_grad=True).exp()
+    assert _compat.saved_names(type(y.grad_fn)) == ["result"]
+    (slot,) = _compat.saved_slots(y.grad_fn, "result")
+    assert _compat.packed(slot)[0] == "packed"
+
+
+def test_freed_tensors_are_none():
+    y = torch.ones(2, requires_grad=True).exp()
+    y.sum().backward()
+    assert [_compat.packed(slot) for slot in _compat.saved_slots(y.grad_fn, "result")] in ([], [None])

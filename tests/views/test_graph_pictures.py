@@ -1,0 +1,269 @@
+"""Graphs as data, text, SVG and Mermaid: complete, folded, readable, and safe against hostile names."""
+
+import importlib.util
+import json
+import re
+import sys
+import time
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+import torch
+from torch.autograd import Function
+
+import pullback as pb
+from pullback.views.fold import Group, fold, nodes_in
+from pullback.views.svg import _width
+
+HERE = Path(__file__).resolve().parent
+MENDED = HERE.parents[1] / "examples" / "tutorial" / "mended.py"
+SVG = "{http://www.w3.org/2000/svg}"
+
+
+def load(path):
+    spec = importlib.util.spec_from_file_location(f"{path.stem}_for_pictures", path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+networks = load(HERE / "networks.py")
+CASES = list(load(MENDED).pullback_cases())
+
+
+class Double(Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, dy):
+        return 2 * dy
+
+
+def leaf(*shape):
+    return torch.ones(*shape, requires_grad=True)
+
+
+def groups(graph):
+    return [(item.times, item.title, item.chained) for item in fold(graph).items if isinstance(item, Group)]
+
+
+def names(graph):
+    return [node.name for node in graph.nodes]
+
+
+def drawn(y, params=None):
+    return ElementTree.fromstring(pb.graph(y, params=params).to_svg())
+
+
+def test_nodes_have_names_values_and_sources():
+    x, w = leaf(2, 3), leaf(3)
+    graph = pb.graph((x * w).sum(), params={"x": x, "w": w})
+    assert names(graph) == ["x", "w", "mul", "sum"]
+    assert [node.kind for node in graph.nodes] == ["leaf", "leaf", "op", "op"]
+    assert graph.nodes[2].values == ("float32 [2, 3]",)
+    assert graph.nodes[2].sources == ((0, 0), (1, 0))
+    assert graph.outputs == ((3, 0),)
+
+
+def test_parameters_are_named_and_inside_their_node():
+    model = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh(), torch.nn.Linear(4, 2))
+    graph = pb.graph(model(torch.ones(5, 3)), params=model)
+    assert names(graph) == ["addmm", "tanh", "addmm"]
+    assert [parameter.name for parameter in graph.nodes[2].parameters] == ["2.bias", "2.weight"]
+
+
+def test_parameters_without_a_model_are_still_inside():
+    graph = pb.graph(torch.nn.Linear(3, 4)(torch.ones(5, 3)))
+    assert [parameter.name for parameter in graph.nodes[0].parameters] == ["parameter", "parameter"]
+
+
+def test_custom_functions_have_the_lines_of_their_methods():
+    node = pb.graph(Double.apply(leaf(3))).nodes[1]
+    lines = Path(__file__).read_text().splitlines()
+    assert node.kind == "function"
+    assert lines[node.forward.line - 1].strip() == "def forward(ctx, x):"
+    assert lines[node.backward.line - 1].strip() == "def backward(ctx, dy):"
+    assert [(tensor.name, tensor.bytes) for tensor in node.saved] == [("x", 12)]
+
+
+def test_names_of_operators_are_torchs():
+    y = torch.nn.functional.max_pool2d(torch.nn.functional.conv2d(leaf(1, 1, 8, 8), leaf(1, 1, 3, 3)), 2)
+    assert names(pb.graph(y))[2:] == ["convolution", "max_pool2d_with_indices"]
+
+
+def test_twelve_layers_are_one():
+    y, model = networks.transformer()
+    assert groups(pb.graph(y, params=model)) == [(12, "layers.0–11", True)]
+
+
+def test_a_thousand_steps_are_one():
+    y, model = networks.rnn()
+    assert groups(pb.graph(y, params=model)) == [(999, "", True)]
+    y, model = networks.rnn(stack=True)
+    assert groups(pb.graph(y, params=model)) == [(999, "", True)]
+
+
+def test_equal_blocks_of_a_resnet_are_one():
+    y, model = networks.resnet()
+    assert (2, "stages.0.0–1", True) in groups(pb.graph(y, params=model))
+
+
+def test_parts_side_by_side_are_told_from_parts_in_a_row():
+    x = leaf(4)
+    parts = [(x * k).exp().sin().cos().tanh() for k in range(6)]
+    assert groups(pb.graph(torch.stack(parts))) == [(6, "", False)]
+
+
+def test_different_things_are_not_folded():
+    x = leaf(4)
+    assert groups(pb.graph(x.exp().sin().cos().tanh().exp().cos().sin().exp())) == []
+    assert groups(pb.graph(x.exp().sin())) == []
+
+
+def test_a_fold_stands_for_equal_nodes():
+    y, model = networks.transformer()
+    folded = fold(pb.graph(y, params=model))
+    nodes = folded.graph.nodes
+    for index, shown in enumerate(folded.stands_for):
+        assert (nodes[index].kind, nodes[index].name, nodes[index].values) == (nodes[shown].kind, nodes[shown].name, nodes[shown].values)
+    assert set(folded.stands_for) == set(nodes_in(folded.items))
+
+
+def test_a_chain_of_a_hundred_thousand_is_drawn():
+    y, names_of = networks.chain()
+    graph = pb.graph(y, params=names_of)
+    start = time.process_time()
+    svg = graph.to_svg()
+    assert time.process_time() - start < 5
+    assert "×100,000, one after another" in svg
+    assert len(svg) < 10_000
+    assert "×100,000" in graph.to_text()
+    assert "×100,000" in graph.to_mermaid()
+
+
+def test_large_graphs_without_repetition_become_sections():
+    y, _ = networks.branchy()
+    graph = pb.graph(y)
+    assert len(graph.nodes) > 1000
+    root = ElementTree.fromstring(graph.to_svg())
+    assert 2 < len(list(root.iter(f"{SVG}rect"))) < 300
+
+
+PICTURES = {f"{i}-{case.target.__name__}": (lambda case=case: (case.target.apply(*case.args), None)) for i, case in enumerate(CASES)} | {
+    "transformer": networks.transformer,
+    "resnet": networks.resnet,
+    "rnn": networks.rnn,
+    "stacked rnn": lambda: networks.rnn(stack=True),
+    "chain": lambda: networks.chain(3000),
+    "branchy": lambda: networks.branchy(4, 20),
+    "long names": lambda: (type("A" * 90, (Double,), {}).apply(torch.nn.Parameter(torch.ones(3))).exp(), None),
+}
+
+
+@pytest.mark.parametrize("name", PICTURES)
+def test_no_label_leaves_its_box_and_no_boxes_overlap(name, capsys):
+    root = drawn(*PICTURES[name]())
+    width, height = float(root.get("width")), float(root.get("height"))
+    shift = 24.0
+    boxes = [
+        tuple(float(rect.get(key)) for key in ("x", "y", "width", "height"))
+        for rect in root.iter(f"{SVG}rect")
+        if rect.get("stroke") and not rect.get("stroke-dasharray")
+    ]
+    assert boxes
+    for x, y, w, h in boxes:
+        assert 0 <= x
+        assert x + w + shift <= width + 0.5
+        assert 0 <= y
+        assert y + h + shift <= height
+    for i, (x, y, w, h) in enumerate(boxes):
+        for other_x, other_y, other_w, other_h in boxes[i + 1 :]:
+            assert x + w <= other_x or other_x + other_w <= x or y + h <= other_y or other_y + other_h <= y
+    for text in root.iter(f"{SVG}text"):
+        half = _width(text.text, int(text.get("font-size")))
+        x, y = float(text.get("x")), float(text.get("y"))
+        left = x - half / 2 if text.get("text-anchor") == "middle" else x
+        assert -shift <= left
+        assert left + half <= width
+        holding = [(bx, bw) for bx, by, bw, bh in boxes if by <= y <= by + bh and bx <= x <= bx + bw]
+        for bx, bw in holding:
+            assert bx <= left
+            assert left + half <= bx + bw + 0.5
+
+
+def test_a_picture_has_nothing_that_could_clash_or_load():
+    svg = pb.graph(*(networks.transformer()[:1])).to_svg()
+    assert not re.search(r"\bid=|<style|<script|href|url\(|class=", svg)
+
+
+def hostile():
+    name = '</text><script>alert(1)</script>&"\x1b[31m\u202e'
+    return type(name, (Double,), {}).apply(leaf(3))
+
+
+def test_hostile_names_stay_text():
+    graph = pb.graph(hostile(), params={"<img src=x onerror=y>": leaf(2)})
+    svg = graph.to_svg()
+    assert "<script" not in svg
+    assert ElementTree.fromstring(svg) is not None
+    assert "\x1b" not in graph.to_text()
+    assert "\u202e" not in graph.to_text()
+    mermaid = graph.to_mermaid()
+    assert "<script" not in mermaid
+    assert '&"' not in mermaid
+
+
+def test_text_numbers_what_does_not_come_from_the_line_above():
+    x = leaf(3)
+    a = x.exp()
+    lines = pb.graph(a.sin() + a.cos(), params={"x": x}).to_text().splitlines()
+    assert [line.split() for line in lines[3:5]] == [
+        ["4", "cos", "float32", "[3]", "←", "2", "keeps", "self", "12", "B"],
+        ["5", "add", "float32", "[3]", "←", "3,", "4"],
+    ]
+
+
+def test_mermaid_connects_what_is_shown():
+    text = pb.graph(Double.apply(leaf(3)).exp()).to_mermaid()
+    assert text.startswith("flowchart TD\n")
+    assert 'n1[["Double<br>forward' in text
+    assert 'n1 -->|"float32 [3]"| n2' in text
+    assert "class n1 custom" in text
+
+
+def test_json_has_every_node():
+    y, model = networks.transformer(2)
+    graph = pb.graph(y, params=model)
+    data = json.loads(graph.to_json())
+    assert [node["name"] for node in data["nodes"]] == names(graph)
+    assert all(source[0] < i for i, node in enumerate(data["nodes"]) for source in node["sources"])
+
+
+def test_several_outputs_in_containers_are_drawn():
+    x = leaf(4)
+    head, tail = x.split(2)
+    graph = pb.graph({"a": head, "b": [tail, x.detach()]})
+    assert len(graph.outputs) == 2
+    assert "output 2" in graph.to_svg()
+
+
+def test_it_is_shown_in_a_notebook_and_written_to_files(tmp_path):
+    graph = pb.graph(leaf(3).exp())
+    bundle = graph._repr_mimebundle_()
+    assert set(bundle) == {"text/plain", "image/svg+xml"}
+    for ending in ("svg", "mmd", "json", "txt"):
+        graph.save(tmp_path / f"graph.{ending}")
+        assert (tmp_path / f"graph.{ending}").stat().st_size > 20
+    with pytest.raises(ValueError, match=r"\.svg"):
+        graph.save(tmp_path / "graph.png")
+
+
+@pytest.mark.parametrize(("given", "error", "says"), [("y", TypeError, "got str"), (torch.ones(2), ValueError, "does not require grad")])
+def test_bad_input_is_explained(given, error, says):
+    with pytest.raises(error, match=says):
+        pb.graph(given)
