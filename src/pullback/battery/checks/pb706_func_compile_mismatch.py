@@ -131,16 +131,18 @@ def _transforms(function: type[torch.autograd.Function], op: Compilable, *, thor
 
 
 def _differentiable_twice(op: Compilable) -> bool:
-    """Ask by `.backward()`: `autograd.grad` returns None for a backward that refuses to be differentiated, without saying so."""
+    """Return whether gradients depend on the inputs and can be differentiated.
+
+    Asked by `.backward()`: `autograd.grad` returns None for a backward that refuses to be differentiated, without saying so.
+    """
     leaves = [p.clone().requires_grad_() for p in op.points]
     try:
         first = torch.autograd.grad(op.call(*leaves), leaves, op.cotangents, create_graph=True, allow_unused=True)
         tracked = [g for g in first if g is not None and g.requires_grad]
-        if tracked:
-            torch.autograd.backward(tracked, [torch.ones_like(g) for g in tracked])
+        torch.autograd.backward(tracked, [torch.ones_like(g) for g in tracked])
     except Exception:
         return False
-    return True
+    return bool(tracked)
 
 
 def _compiled(function: Call, arguments: tuple[Tensor, ...], backend: str) -> Any:
