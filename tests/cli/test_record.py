@@ -198,3 +198,51 @@ def test_recordings_of_two_ranks_are_merged(folder):
     assert "right.Twice         2 " in merged.stdout
     checked = pullback(folder, "check", *files, "--select", "PB501")
     assert checked.returncode == 0, checked.stdout + checked.stderr
+
+
+SUPPRESSED = """
+import torch
+
+class Loud(torch.autograd.Function):  # pullback: ignore[PB501] mended next week
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * 4
+
+def typed(value: "later"): ...
+
+assert isinstance(typed.__annotations__["value"], str) and typed.__annotations__["value"] == "later"
+def exact(value: int): ...
+assert exact.__annotations__["value"] is int, "compiled with the future statements of another file"
+Loud.apply(torch.randn(3, requires_grad=True)).sum().backward()
+"""
+
+
+def test_comments_suppress_and_the_program_is_compiled_as_it_is(folder):
+    (folder / "loud.py").write_text(SUPPRESSED)
+    found = pullback(folder, "record", "--select", "PB501", "loud.py")
+    assert found.returncode == 0, found.stdout + found.stderr
+    assert "1 suppressed" in found.stdout
+    report = pullback(folder, "record", "--ignore", "PB501", "--profile", "--output-format", "json", "loud.py")
+    (row,) = json.loads(report.stdout)
+    assert (row["name"], row["calls"], row["backward_calls"]) == ("__main__.Loud", 1, 1)
+
+
+def test_an_op_of_a_package_is_checked_from_its_recording(folder):
+    package = folder / "mine"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "ops.py").write_text(
+        "import pullback as pb\n\n@pb.op\ndef double(x):\n    return x * 2\n\n@double.vjp('x')\ndef _(dy):\n    return dy * 3\n"
+    )
+    (package / "train.py").write_text(
+        "import torch\nfrom .ops import double\n\nif __name__ == '__main__':\n    double(torch.randn(4, requires_grad=True)).sum().backward()\n"
+    )
+    kept = pullback(folder, "record", "--profile", "--output", "run.pbrec", "-m", "mine.train")
+    assert "mine.ops.double" in kept.stdout, kept.stderr
+    checked = pullback(folder, "check", "run.pbrec", "--select", "PB501")
+    assert "PB501 wrong-gradient: double" in " ".join(checked.stdout.split()), checked.stdout + checked.stderr
+    assert checked.returncode == 1

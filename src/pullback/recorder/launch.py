@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import importlib.metadata
 import importlib.util
 import os
@@ -43,7 +44,7 @@ def script(path: str, args: Sequence[str]) -> Program:
     """
     file = Path(path)
     try:
-        code = compile(file.read_bytes(), str(file.absolute()), "exec")
+        code = compile(file.read_bytes(), str(file.absolute()), "exec", dont_inherit=True)
     except OSError as error:
         raise LaunchError(f"{path}: {error.strerror}") from error
     except (SyntaxError, ValueError) as error:
@@ -105,8 +106,8 @@ def run_program(program: Program) -> int:
 
 def _main(path: str, spec: Any, package: str | None) -> types.ModuleType:
     main = types.ModuleType("__main__")
-    main.__dict__.update(__file__=path, __spec__=spec, __package__=package, __loader__=getattr(spec, "loader", None))
-    main.__dict__["__builtins__"] = __builtins__
+    loader = getattr(spec, "loader", None)
+    main.__dict__.update(__file__=path, __spec__=spec, __package__=package, __loader__=loader, __cached__=None, __builtins__=builtins)
     return main
 
 
