@@ -24,7 +24,7 @@ def see(monkeypatch):
             return CliRunner().invoke(main, ["see", *arguments])
         finally:
             for name in set(sys.modules) - modules:
-                if name.startswith("mended") or name.startswith("own_"):
+                if name.startswith(("mended", "own_")):
                     del sys.modules[name]
 
     return run

@@ -177,9 +177,9 @@ def test_no_label_leaves_its_box_and_no_boxes_overlap(name, capsys):
     ]
     assert boxes
     for x, y, w, h in boxes:
-        assert 0 <= x
+        assert x >= 0
         assert x + w + shift <= width + 0.5
-        assert 0 <= y
+        assert y >= 0
         assert y + h + shift <= height
     for i, (x, y, w, h) in enumerate(boxes):
         for other_x, other_y, other_w, other_h in boxes[i + 1 :]:

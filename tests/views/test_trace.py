@@ -205,5 +205,5 @@ def test_json_and_text_show_every_step(tmp_path):
 
 
 def test_what_cannot_be_called_is_explained():
-    with pytest.raises(TypeError, match="pass an autograd.Function subclass"):
+    with pytest.raises(TypeError, match="pass an autograd"):
         pb.trace(3)

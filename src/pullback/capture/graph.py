@@ -41,7 +41,7 @@ def walk(outputs: Iterable[Tensor]) -> Walk:
         outputs: Tensors; those without a gradient are left out. A leaf gives its own AccumulateGrad node.
     """
     _free_waiting("start", {})
-    with _without_collector():
+    with without_collector():
         starts = [start for start in map(_start, outputs) if start is not None]
         nodes, sources = _breadth_first(starts)
         order = _in_order(nodes, sources)
@@ -100,18 +100,18 @@ def _in_order(nodes: list[Any], sources: list[tuple[tuple[int, int] | None, ...]
             if source is not None:
                 waits[source[0]] += 1
     made = [_compat.made_at(node) for node in nodes]
-    ready = [(-made[i], i) for i, count in enumerate(waits) if count == 0]
+    ready = [(-made[i], -i) for i, count in enumerate(waits) if count == 0]
     heapq.heapify(ready)
     order: list[int] = []
     while ready:
         _, index = heapq.heappop(ready)
-        order.append(index)
-        for source in reversed(sources[index]):
+        order.append(-index)
+        for source in sources[-index]:
             if source is None:
                 continue
             waits[source[0]] -= 1
             if waits[source[0]] == 0:
-                heapq.heappush(ready, (-made[source[0]], source[0]))
+                heapq.heappush(ready, (-made[source[0]], -source[0]))
     return order[::-1]
 
 
@@ -142,7 +142,7 @@ def _free_waiting(phase: str, info: dict[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def _without_collector() -> Iterator[None]:
+def without_collector() -> Iterator[None]:
     """Keep the cyclic collector out: it would look at all nodes again and again while they are listed, which is most of the time."""
     enabled = gc.isenabled()
     gc.disable()

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from .. import _compat
 from ..capture.calls import forward_names, positional_names, resolve_target
-from ..capture.graph import Walk, function_of, leaf_of, walk
+from ..capture.graph import Walk, function_of, leaf_of, walk, without_collector
 from ..capture.held import held_by
 from ..capture.saved import storage_bytes
 from ..report.clean import clean
@@ -160,7 +160,8 @@ def graph(y: Any, /, *, params: torch.nn.Module | Mapping[str, Tensor] | None = 
     outputs = tensors_of(y, "graph")
     names = parameter_names(params, "graph")
     walked = walk(outputs)
-    return _Builder(walked, names).build()
+    with without_collector():
+        return _Builder(walked, names).build()
 
 
 def tensors_of(y: Any, caller: str) -> list[Tensor]:
@@ -263,7 +264,12 @@ class _Builder:
 
 def _saved(node: Any) -> Iterable[SavedTensor]:
     for held in held_by(node):
-        yield SavedTensor(clean(held.name, limit=NAME_LIMIT), measures.value(held.tensor.dtype, held.tensor.shape), storage_bytes(held.tensor))
+        yield SavedTensor(_shown(held.name), measures.value(held.tensor.dtype, held.tensor.shape), storage_bytes(held.tensor))
+
+
+@functools.lru_cache(maxsize=4096)
+def _shown(name: str) -> str:
+    return clean(name, limit=NAME_LIMIT)
 
 
 @functools.lru_cache(maxsize=1024)

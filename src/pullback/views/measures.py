@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Iterable
 from typing import Any
 
 from ..report.clean import clean
@@ -18,8 +20,13 @@ def size(count: int) -> str:
     return f"{value:.3g} {_UNITS[unit]}" if value < 1000 or unit == 0 else f"{value:.0f} {_UNITS[unit]}"
 
 
-def value(dtype: Any, shape: Any) -> str:
+def value(dtype: Any, shape: Iterable[int]) -> str:
     """Return a tensor's dtype and shape: ``"float32 [3, 4]"``."""
+    return _value(dtype, tuple(shape))
+
+
+@functools.lru_cache(maxsize=4096)
+def _value(dtype: Any, shape: tuple[int, ...]) -> str:
     return f"{str(dtype).removeprefix('torch.')} [{', '.join(map(str, shape))}]"
 
 
