@@ -85,7 +85,6 @@ def _cell(buggy: str, fixed: str) -> str:
 
 def page(rows: list[dict[str, Any]], seconds: float) -> str:
     version = str(torch.__version__).split("+")[0]
-    median = sorted(r["seconds"] for r in rows)[len(rows) // 2]
     told = [r for r in rows if r["codes"] and not r["noisy"]]
     noisy = [r for r in rows if r["noisy"]]
     totals = [f"{len(told)} of {len(rows)}", *(f"{sum(r[c] == 'yes' for r in rows)} of {len(rows)}" for c in CHECKERS)]
@@ -109,7 +108,7 @@ as a torch.library op. "no: fails both" is a checker that fails the mended versi
 pullback's column holds the codes that the broken version has and the mended one has not.
 
 Written on {datetime.date.today().isoformat()} by `{COMMAND}`, with torch {version} on a CPU, in {seconds / 60:.0f} minutes.
-The median check of the whole battery took {median:.2f} s. Mended versions with an error or a warning: {len(noisy)} of {len(rows)}.
+Mended versions with an error or a warning: {len(noisy)} of {len(rows)}.
 
 {body}
 """
