@@ -20,6 +20,8 @@ from .value import SIGNED
 
 ROWS = (32, 256, 2048)
 OPERATORS = 8_000
+ELEMENTS = 2**24
+"""How many elements the operators of one pass may return; rows that are tied to other axes, or broadcast, let them grow faster than the rows."""
 SAME = 1e-3
 """Where the op in float64 is farther from the truth, the difference is not one of digits: another choice at a kink or a tie."""
 Draw = Callable[[Tensor], Tensor]
@@ -81,11 +83,11 @@ def places(probe: Probe) -> Iterator[Place]:
 
 
 def _many_rows(probe: Probe) -> Place | None:
-    """Return the call with as many rows as stay under a number of operator calls, judged by how that number grew so far."""
+    """Return the call with as many rows as stay under a number of operator calls and of elements, judged by how these numbers grew so far."""
     batch = next((s for s in symbols(probe.exact) if s.batch), None)
     if batch is None:
         return None
-    best, before = None, 1
+    best, before, elements = None, 1, 0
     for rows in ROWS:
         place = Resizer(probe.exact).resized(batch, rows) if rows > batch.size else None
         if place is None:
@@ -99,9 +101,10 @@ def _many_rows(probe: Probe) -> Place | None:
                 break
         best = Place(f"with {batch.said} = {rows}", place, long=True)
         growth = count.calls / before if before > 1 else (count.calls / 16 if count.calls > 64 else 1.0)
-        if count.calls * max(growth, 1.0) > OPERATORS:
+        larger = count.elements * (count.elements / elements if elements else ROWS[1] / ROWS[0])
+        if count.calls * max(growth, 1.0) > OPERATORS or larger > ELEMENTS:
             break
-        before = count.calls
+        before, elements = count.calls, count.elements
     return best
 
 

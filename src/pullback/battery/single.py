@@ -29,15 +29,18 @@ class _NarrowSeen(_compat.dispatch_mode()):  # type: ignore[misc]
 
 
 class OperatorCount(_compat.dispatch_mode()):  # type: ignore[misc]
-    """Counts operator calls: a measure of cost that does not depend on how busy the machine is."""
+    """Counts operator calls and the elements they return: measures of cost that do not depend on how busy the machine is."""
 
     def __init__(self) -> None:
         super().__init__()
         self.calls = 0
+        self.elements = 0
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         self.calls += 1
-        return func(*args, **(kwargs or {}))
+        result = func(*args, **(kwargs or {}))
+        self.elements += sum(t.numel() for t in _leaves(result) if isinstance(t, Tensor))
+        return result
 
 
 def _leaves(value: Any) -> list[Any]:
