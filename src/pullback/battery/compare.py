@@ -9,7 +9,13 @@ import torch
 from torch import Tensor
 
 from . import tolerance
+from .evaluate import UserCodeError, differentiable, random_like
 from .probe import Probe
+from .single import narrow_inside
+
+ROUNDINGS = 3
+ROUNDED = 16
+"""How many times the change by one rounding of the inputs a difference may be: a sum in another order rounds more than once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +44,42 @@ def gradient_scales(probe: Probe) -> dict[str, float]:
         found = probe.exact.vjp(outcome, probe.cotangents(outcome))
         probe.memo["gradient_scales"] = {leaf.path: _largest(g) for leaf, g in zip(probe.exact.wanted, found, strict=True)}
     return probe.memo["gradient_scales"]
+
+
+def by_rounding(probe: Probe, gap: Gap, cotangents: Sequence[Tensor], *, output: bool = False, values: Mapping[str, Tensor] | None = None) -> bool:
+    """Return whether rounding the inputs otherwise, in the digits in which the op computes, moves a result by as much as the gap.
+
+    An iteration that does not converge, or a kernel that computes in float32 whatever it is given, tells any other order of operations.
+
+    Args:
+        probe: The case.
+        gap: The difference.
+        cotangents: For which the gradients were taken.
+        output: Whether the gap is that of an output rather than of a gradient.
+        values: What the inputs were, where not the sample's.
+    """
+    evaluator = probe.exact
+    digits = torch.finfo(torch.float32).eps if narrow_inside(evaluator) else 0.0
+    templates = {leaf.path: leaf.template for leaf in evaluator.leaves if differentiable(leaf.template)} | dict(values or {})
+    generator = torch.Generator().manual_seed(probe.settings.seed + 0x80)
+
+    def results(moved: Mapping[str, Tensor]) -> Tensor | None:
+        outcome = evaluator.forward(values=moved)
+        if output:
+            return dict(zip(outcome.paths, outcome.outputs, strict=True)).get(gap.path)
+        found = evaluator.vjp(outcome, [c.clone() for c in cotangents])
+        return next((g for leaf, g in zip(evaluator.wanted, found, strict=True) if leaf.path == gap.path), None)
+
+    try:
+        here = results(templates)
+        for _ in range(ROUNDINGS):
+            there = results({path: t * (1 + max(digits, tolerance.eps(t.dtype)) * random_like(t.real, generator, (1.0,))) for path, t in templates.items()})
+            change = 0.0 if there is None or here is None or there.shape != here.shape else float((there - here).abs().max())
+            if ROUNDED * change >= gap.error:
+                return True
+    except UserCodeError:
+        return False
+    return False
 
 
 def largest_gap(

@@ -8,13 +8,17 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from . import tolerance
+from . import numeric, tolerance
 from .evaluate import Evaluator, UserCodeError, copy_tensor
 from .locate import trusted_eager
 from .probe import Probe
 from .truth import eager
 from .value import InputVerdict, ValueTest
 
+TINY = 1e-6
+"""How far, in units of the input, entries move to see whether their effects add up."""
+JOINT = 1e-3
+"""What may be left of the effect, in units of it: curvature leaves as much as the step."""
 OPINIONS = 3
 """How often autograd of the forward must pass the test: where several entries are tied, any selection passes now and then."""
 
@@ -57,7 +61,7 @@ def _second_opinion(probe: Probe, evaluator: Evaluator, wrong: InputVerdict) -> 
     nan = wrong.got != wrong.got
     if trusted_eager(probe, wrong.path) is None:
         again = _verdict(evaluator, wrong.path, probe.settings.seed + 7)
-        if again is None or again.ok is not False:
+        if again is None or again.ok is not False or (not nan and not _by_entry(probe, evaluator, wrong.path)):
             return None
         return Edge("nan too" if nan else "wrong", wrong)
     truth = eager(evaluator)
@@ -97,6 +101,27 @@ def _verdict(evaluator: Evaluator, path: str, seed: int) -> InputVerdict | None:
         return ValueTest(evaluator, seed=seed).careful(path)
     except (UserCodeError, StopIteration):
         return None
+
+
+def _by_entry(probe: Probe, evaluator: Evaluator, path: str) -> bool:
+    """Whether what the entries of an input do to the outputs adds up: not so where entries are tied (sort), whose gradients no interval bounds."""
+    x = next(leaf.template for leaf in evaluator.wanted if leaf.path == path)
+    generator = torch.Generator().manual_seed(probe.settings.seed + 11)
+    step = TINY * max(numeric.scale_of(x), numeric.scale_of(next(leaf.template for leaf in probe.exact.wanted if leaf.path == path)))
+    direction = torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x.dtype)
+    half = torch.rand(x.shape, generator=generator) < 0.5
+    try:
+        here = evaluator.values()
+        moves = [_moved(evaluator, path, x + step * part, here) for part in (direction, direction * half, direction * ~half)]
+    except UserCodeError:
+        return True
+    if any(len(m) != len(here) for m in moves):
+        return True
+    return all(bool((whole - a - b).abs().max() <= JOINT * whole.abs().max()) for whole, a, b in zip(*moves, strict=True) if whole.numel())
+
+
+def _moved(evaluator: Evaluator, path: str, value: Tensor, here: list[Tensor]) -> list[Tensor]:
+    return [b - a for a, b in zip(here, evaluator.values({path: value}), strict=False) if a.shape == b.shape]
 
 
 def _nan_everywhere(test: ValueTest, evaluator: Evaluator) -> list[Edge]:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from . import layouts
-from .compare import Gap, gap_between, gradient_scales, largest_gap
+from .compare import Gap, by_rounding, gap_between, gradient_scales, largest_gap
 from .evaluate import Evaluator, Leaf, Outcome, UserCodeError, copy_tensor, differentiable
 from .locate import trusted_eager
 from .probe import Probe
@@ -86,7 +86,8 @@ def _try(probe: Probe, leaf: Leaf, layout: layouts.Layout) -> Trial:
         return Trial(path, shown, "refused", error)
     gap = _output_gap(before, after)
     if gap is not None:
-        return Trial(path, shown, "wrong-output", gap=gap)
+        chance = by_rounding(probe, gap, cotangents, output=True, values=changed)
+        return Trial(path, shown, "unknown" if chance else "wrong-output", gap=gap)
     if len(after.live) != len(before.live):
         return Trial(path, shown, "unknown")
     try:
@@ -96,7 +97,7 @@ def _try(probe: Probe, leaf: Leaf, layout: layouts.Layout) -> Trial:
             return Trial(path, shown, "refused", error)
         return Trial(path, shown, "raises", error)
     gap = largest_gap([w.path for w in evaluator.wanted], got, expected, gradient_scales(probe))
-    if gap is None:
+    if gap is None or by_rounding(probe, gap, cotangents, values=changed):
         return Trial(path, shown, "same")
     return Trial(path, shown, "torch-too" if _torch_too(probe, gap.path, changed, lay_out, cotangents) else "wrong-gradient", gap=gap)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from .evaluate import FORWARD_SEED, Evaluator
+from .evaluate import FORWARD_SEED, Evaluator, generator_states
 
 NAMES = ("torch", "numpy", "random")
 
@@ -28,7 +28,7 @@ class RandomStates:
 
 
 def draws_outside_torch(evaluator: Evaluator) -> bool:
-    """Return whether a forward draws from numpy's or Python's global generator.
+    """Return whether a forward draws from numpy's or Python's global generator, or from one among its arguments.
 
     Raises:
         UserCodeError: if forward raises.
@@ -38,8 +38,10 @@ def draws_outside_torch(evaluator: Evaluator) -> bool:
     if numpy is not None:
         numpy.random.seed(FORWARD_SEED)
     before = read()
-    evaluator.forward()
-    return bool(before.differing(read()) - {"torch"})
+    arguments = evaluator.arguments()
+    own = generator_states(arguments)
+    evaluator.forward(arguments)
+    return bool(before.differing(read()) - {"torch"}) or not all(map(torch.equal, own, generator_states(arguments)))
 
 
 def read() -> RandomStates:

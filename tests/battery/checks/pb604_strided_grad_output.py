@@ -178,3 +178,21 @@ spares = [
     pb.case(SumsToNothing, x(5, 7, dtype=torch.float32)),
     pb.case(Scalar, x(2, 3)),
 ]
+
+
+class SumsInSingle(torch.autograd.Function):
+    """float64 in, float32 inside: another order of additions is another last digit of float32."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return (x.float() * w.float()).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = (t.float() for t in ctx.saved_tensors)
+        dy = dy.float()
+        return (dy * w).to(ctx.saved_tensors[0].dtype), (dy * x).sum((0, 1)).to(ctx.saved_tensors[1].dtype)
+
+
+spares += [pb.case(SumsInSingle, x(2, 5, 6), x(6)), pb.case(SumsInSingle, x(7, 33, 6), x(6))]

@@ -159,3 +159,36 @@ spares = [
     pb.case(KeepsLayout, x(2, 3, 2, 2)),
     pb.case(KeepsLayout, x()),
 ]
+
+
+class Diverges(torch.autograd.Function):
+    """An iteration that does not settle tells any other order of additions."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        z = torch.zeros_like(x)
+        for _ in range(60):
+            z = torch.tanh(z @ w.t() + x)
+        ctx.save_for_backward(z)
+        return z
+
+    @staticmethod
+    def backward(ctx, dy):
+        (z,) = ctx.saved_tensors
+        return dy * (1 - z * z), None
+
+
+class DrawsFromGenerator(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, generator):
+        noise = torch.empty_like(x).uniform_(0.5, 1.5, generator=generator)
+        ctx.save_for_backward(noise)
+        return x * noise
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * ctx.saved_tensors[0], None
+
+
+spares.append(pb.case(DrawsFromGenerator, x(3, 4), torch.Generator().manual_seed(3)))
+spares.append(pb.case(Diverges, x(3, 6), 40 * x(6, 6).detach()).declare(exact=False, reason="one step of the iteration"))

@@ -221,3 +221,18 @@ def cache():
 
 kills.append(pb.case(FlipsCache, x(3), cache()))
 spares.append(pb.case(FillsCache, x(3), cache()))
+
+
+class SparseTimesDense(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, x):
+        ctx.save_for_backward(a)
+        return torch.sparse.mm(a, x)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (a,) = ctx.saved_tensors
+        return None, torch.sparse.mm(a.t(), dy)
+
+
+spares.append(pb.case(SparseTimesDense, torch.eye(3, dtype=torch.float64).to_sparse(), x(3, 2)))

@@ -121,3 +121,20 @@ class NumpyMask(torch.autograd.Function):
 
 
 spares.append(pb.case(NumpyMask, x(20)))
+
+
+class OwnGenerator(torch.autograd.Function):
+    """Checkpointing cannot put a generator of one's own back."""
+
+    @staticmethod
+    def forward(ctx, x, generator):
+        mask = (torch.rand(x.shape, generator=generator) < 0.5).to(x)
+        ctx.save_for_backward(mask)
+        return x * mask
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * ctx.saved_tensors[0], None
+
+
+spares.append(pb.case(OwnGenerator, x(20), torch.Generator().manual_seed(3)))

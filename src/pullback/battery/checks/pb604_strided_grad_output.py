@@ -10,7 +10,7 @@ from torch import Tensor
 from ...report.finding import Evidence, Finding
 from .. import layouts, tolerance
 from ..base import Check
-from ..compare import Gap, gradient_scales, largest_gap
+from ..compare import Gap, by_rounding, gradient_scales, largest_gap
 from ..evaluate import Outcome, UserCodeError, copy_tensor
 from ..probe import Probe, gradient_name
 
@@ -56,7 +56,7 @@ class StridedGradOutput(Check):
                 continue
             laid_out = [layout.apply(v) for v in values]
             got = self._gradients(probe, [layout.apply(v) for v in values])
-            found = self._judge(probe, layout, layout.describe(laid_out), got, packed)
+            found = self._judge(probe, layout, layout.describe(laid_out), got, packed, values)
             if found is not None:
                 yield found
                 if found.severity != "note":
@@ -69,13 +69,15 @@ class StridedGradOutput(Check):
         except UserCodeError as error:
             return error
 
-    def _judge(self, probe: Probe, layout: layouts.Layout, shown: str, got: Any, packed: list[Tensor | None]) -> Finding | None:
+    def _judge(
+        self, probe: Probe, layout: layouts.Layout, shown: str, got: Any, packed: list[Tensor | None], values: list[Tensor]
+    ) -> Finding | None:
         if isinstance(got, UserCodeError):
             if layouts.refuses_format(got) or layout.lazy:
                 return None
             return self._raises(probe, shown, got)
         gap = largest_gap([leaf.path for leaf in probe.exact.wanted], got, packed, gradient_scales(probe))
-        if gap is None:
+        if gap is None or by_rounding(probe, gap, values):
             return None
         return self._ignores_lazy_bit(probe, layout, gap) if layout.lazy else self._wrong(probe, shown, gap)
 

@@ -40,7 +40,8 @@ class CheckpointMismatch(Check):
         Put what is not the tensor's values on ctx in forward; read ``ctx.saved_tensors`` once, into names.
 
     Limits:
-        Checkpointing restores torch's random state alone: an op that draws from numpy or Python is tried with hooks only.
+        Checkpointing restores torch's random state alone: an op that draws from numpy, Python or a generator of its own is tried with hooks
+        only.
 
     References:
         pytorch/pytorch#126676.
