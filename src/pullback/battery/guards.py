@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ..report.finding import Finding
@@ -16,16 +17,24 @@ from .search.domains import ladder
 from .value import ValueTest
 
 VALUE_CODES = frozenset({"PB501", "PB502"})
+_TRIANGLES = ((torch.triu, 1), (torch.tril, -1))
 DEPENDENT_CODES = VALUE_CODES | {"PB503", "PB625"}
 
 
 def guarded(probe: Probe, finding: Finding) -> Finding:
     """Return `finding` as it may be reported: an error about a value is a warning at most where the inputs may be to blame.
 
-    Given and recorded inputs are taken at their word. On searched ones an invented callable, module or object makes a value finding a warning; so does
+    Given and recorded inputs are taken at their word; a symmetric matrix of which forward reads one triangle is meant to be symmetric.
+    On searched ones an invented callable, module or object makes a value finding a warning; so does
     a domain of one argument (non-negative, 0/1, rows that sum to one, symmetric, …) inside which the gradient is right.
     """
-    if finding.code not in DEPENDENT_CODES or finding.severity != "error" or probe.case.origin != "searched":
+    if finding.code not in DEPENDENT_CODES or finding.severity != "error":
+        return finding
+    place = finding.attachments.get("input")
+    if finding.code in VALUE_CODES and isinstance(place, str) and _symmetric(probe, place):
+        cause = f"right for symmetric {place}: forward reads one of its triangles, and the gradient is shared between both"
+        return replace(finding, severity="note", certain=False, cause=cause, fix="Nothing, if only symmetric matrices are meant.")
+    if probe.case.origin != "searched":
         return finding
     if probe.case.invented:
         names = ", ".join(f"`{name}`" for name in probe.case.invented)
@@ -52,6 +61,27 @@ def contract_of(probe: Probe, path: str) -> str | None:
         except (UserCodeError, RuntimeError, StopIteration):
             continue
     return None
+
+
+def _symmetric(probe: Probe, path: str) -> bool:
+    """Whether an argument is symmetric, forward reads one of its triangles, and the gradient is right for symmetric changes."""
+    leaf = next((leaf for leaf in probe.exact.wanted if leaf.path == path), None)
+    if leaf is None or leaf.template.dim() < 2 or leaf.template.shape[-1] < 2 or leaf.template.shape[-1] != leaf.template.shape[-2]:
+        return False
+    x = leaf.template
+    if not torch.allclose(x, x.mH):
+        return False
+    names = {name: f"args[{i}]" for i, (name, _) in enumerate(probe.native.named[: len(probe.case.args)])}
+    try:
+        here = probe.exact.values()
+        unread = any(all(map(torch.equal, here, probe.exact.values({path: x + half(torch.ones_like(x), at)}))) for half, at in _TRIANGLES)
+        return unread and bool(ValueTest(_inside(probe.exact, names.get(path, path), _mean), seed=probe.settings.seed).careful(path).ok)
+    except (UserCodeError, RuntimeError, StopIteration):
+        return False
+
+
+def _mean(matrix: Tensor) -> Tensor:
+    return (matrix + matrix.mH) / 2
 
 
 def _inside(evaluator: Evaluator, place: str, function: Callable[[Tensor], Tensor]) -> Evaluator:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ..capture.saved import Kept, saves_wholesale, storage_bytes
+from ..capture.saved import Kept, read_in_branches, saves_wholesale, storage_bytes
 from .base import Skipped
 from .keeping import Origin, origins
 from .probe import Probe
@@ -23,9 +23,11 @@ class Unneeded:
     outputs: frozenset[str] = frozenset()
     wholesale: bool = False
 
+    conditional: frozenset[str] = frozenset()
+
     def quiet(self, kept: Kept) -> bool:
-        """Whether keeping it costs little or was not a choice of its own: an output, or one of ``*inputs``."""
-        return kept.path in self.outputs or (kept.saved and self.wholesale)
+        """Whether keeping it costs little or was not a choice of its own: an output, one of ``*inputs``, or what other arguments need."""
+        return kept.path in self.outputs or kept.path in self.conditional or (kept.saved and self.wholesale)
 
 
 def unneeded(probe: Probe) -> Unneeded:
@@ -57,7 +59,8 @@ def _measured(probe: Probe) -> Unneeded | None:
             values.append(kept)
     outputs = frozenset(o.kept.path for call in origins(probe) for o in call if o.source == "output")
     wholesale = any(saves_wholesale(function) for function in probe.baseline.functions)
-    return Unneeded(tuple(unread), tuple(values), len(replay.settings), outputs, wholesale)
+    branches = frozenset(path for function in probe.baseline.functions for path in read_in_branches(function))
+    return Unneeded(tuple(unread), tuple(values), len(replay.settings), outputs, wholesale, branches)
 
 
 def _candidates(probe: Probe) -> list[Kept]:

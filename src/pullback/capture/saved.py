@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from .. import _compat
-from .calls import Function
+from .calls import Function, backward_of
 
 DEPTH = 8
 _OPAQUE = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType, types.BuiltinFunctionType, torch.dtype, torch.device)
@@ -155,6 +155,32 @@ def saved_names(function: type[Function], count: int) -> list[str]:
 def saves_wholesale(function: type[Function]) -> bool:
     """Return whether save_for_backward is called with a starred argument."""
     return any(isinstance(a, ast.Starred) for args in _save_calls(function) for a in args)
+
+
+def read_in_branches(function: type[Function]) -> set[str]:
+    """Return the paths of what backward reads in one branch of a condition, so that other arguments may need it."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(backward_of(function)))))
+    except (OSError, TypeError, SyntaxError):
+        return set()
+    names = {name: f"saved_tensors[{i}]" for node in ast.walk(tree) for i, name in enumerate(_unpacked(node))}
+    branches = [part for node in ast.walk(tree) for part in _branches(node)]
+    inside = [node for part in branches for node in ast.walk(part)]
+    plain = {names[n.id] for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names}
+    return plain | {ast.unparse(n) for n in inside if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)}
+
+
+def _unpacked(node: ast.AST) -> list[str]:
+    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Attribute) or node.value.attr != "saved_tensors":
+        return []
+    target = node.targets[0]
+    return [e.id if isinstance(e, ast.Name) else "" for e in target.elts] if isinstance(target, ast.Tuple) else []
+
+
+def _branches(node: ast.AST) -> list[ast.AST]:
+    if isinstance(node, ast.If) and "needs_input_grad" not in ast.unparse(node.test):
+        return [*node.body, *node.orelse]
+    return [node.body, node.orelse] if isinstance(node, ast.IfExp) else []
 
 
 def _short(text: str, index: int) -> str:

@@ -292,3 +292,45 @@ class SortsSingle(torch.autograd.Function):
 
 
 spares += [pb.case(SortsSingle, x(200, dtype=torch.float32)), pb.case(SortsSingle, x(6, dtype=torch.float32))]
+
+
+class LogDeterminant(torch.autograd.Function):
+    """Only symmetric matrices are meant: forward reads the lower triangle, and the gradient is shared between both."""
+
+    @staticmethod
+    def forward(ctx, a):
+        low = torch.linalg.cholesky(a)
+        ctx.save_for_backward(low)
+        return 2 * low.diagonal(dim1=-2, dim2=-1).log().sum(-1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy[..., None, None] * torch.cholesky_inverse(ctx.saved_tensors[0])
+
+
+class Eigenvalues(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a):
+        values, vectors = torch.linalg.eigh(a)
+        ctx.save_for_backward(vectors)
+        return values
+
+    @staticmethod
+    def backward(ctx, dy):
+        (vectors,) = ctx.saved_tensors
+        return vectors @ torch.diag_embed(dy) @ vectors.mT
+
+
+class HalfALogDeterminant(LogDeterminant):
+    @staticmethod
+    def backward(ctx, dy):
+        return LogDeterminant.backward(ctx, dy) / 2
+
+
+def positive(n):
+    a = torch.randn(n, n, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
+    return (a @ a.T + n * torch.eye(n, dtype=torch.float64)).requires_grad_()
+
+
+spares += [pb.case(LogDeterminant, positive(4)), pb.case(Eigenvalues, positive(3))]
+kills.append(pb.case(HalfALogDeterminant, positive(4)))

@@ -151,3 +151,26 @@ spares = [
     pb.case(Target, t(3), t(3)).declare(static=["target"], reason="labels"),
     pb.case(Codes, t(3)),
 ]
+
+
+class AddsToMainGrad(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        ctx.main_grad = w.main_grad
+        return x @ w
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        ctx.main_grad.add_(x.t() @ dy)
+        return dy @ w.t(), None
+
+
+def with_main_grad():
+    w = t(4, 2)
+    w.main_grad = torch.zeros(4, 2, dtype=torch.float64)
+    return w
+
+
+spares.append(pb.case(AddsToMainGrad, t(3, 4), with_main_grad()))

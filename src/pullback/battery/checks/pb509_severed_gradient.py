@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...capture.saved import reachable
 from ...report.finding import Evidence, Finding, Severity
 from ..base import Check, Skipped
 from ..dependence import smooth_dependence
 from ..evaluate import Evaluator, UserCodeError, differentiable
-from ..probe import Probe
+from ..probe import Probe, same
 
 PARAMETERS = frozenset({"weight", "weights", "w", "bias", "b", "gamma", "beta"})
 
@@ -59,7 +60,9 @@ class SeveredGradient(Check):
         verdict = probe.value if probe.nonlinearity is None else probe.value_nonnegative
         for path in wanted:
             found = verdict.inputs[path]
-            if found.none and found.ok is False and not probe.deliberate(path) and not probe.explained(path, "PB601", "PB602", "PB611", "PB622"):
+            if not found.none or found.ok is not False or probe.deliberate(path) or probe.explained(path, "PB601", "PB602", "PB611", "PB622"):
+                continue
+            if not _accumulates(probe, path):
                 yield self._severed(probe, path, f"moving {path} moves the output (slope {found.expected:.3g} along a random direction)")
 
     def _severed(self, probe: Probe, path: str, shown: str) -> Finding:
@@ -135,6 +138,17 @@ class SeveredGradient(Check):
                     fix="Nothing, if it is meant; else do not mark it and return its gradient too.",
                 )
                 return
+
+
+def _accumulates(probe: Probe, path: str) -> bool:
+    """Whether backward adds to a tensor that hangs on the input (``weight.main_grad``) instead of returning its gradient."""
+    index = next(i for i, leaf in enumerate(probe.native.leaves) if leaf.path == path)
+    outcome = probe.native.forward()
+    tensor = outcome.arguments.tensors[index]
+    hanging = [t for _, t in reachable(tensor) if t is not tensor]
+    before = [t.detach().clone() for t in hanging]
+    probe.native.vjp(outcome, probe.cotangents(outcome))
+    return not all(map(same, (t.detach() for t in hanging), before))
 
 
 def _severity(probe: Probe, path: str) -> Severity:

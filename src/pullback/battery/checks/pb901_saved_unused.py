@@ -28,8 +28,8 @@ class SavedUnused(Check):
         Leave it out of save_for_backward.
 
     Limits:
-        A tensor that is needed for other values of the arguments alone is reported as unused. It is a note for an output, which the next op often
-        keeps as well, and for what is saved wholesale (``save_for_backward(*inputs)``).
+        It is a note for an output, which the next op often keeps as well, for what is saved wholesale (``save_for_backward(*inputs)``), and for
+        what backward reads under a condition: other arguments may need it.
     """
 
     code = "PB901"
@@ -39,9 +39,10 @@ class SavedUnused(Check):
     def run(self, probe: Probe) -> Iterator[Finding]:
         found = unneeded(probe)
         for kept in found.unread:
+            needs = "does not need it with these arguments" if kept.path in found.conditional else "never reads it"
             yield self.finding(
                 probe,
-                f"{owner(probe)} keeps {kept.name} for backward, which never reads it",
+                f"{owner(probe)} keeps {kept.name} for backward, which {needs}",
                 severity="note" if found.quiet(kept) else "warning",
                 status="waste",
                 location=probe.forward_location,
