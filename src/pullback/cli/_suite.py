@@ -18,7 +18,7 @@ from ..report.report import RAN, Report
 from ._config import configuration
 from ._suppress import known_before, suppress
 
-_SETTINGS = {"seed": 0, "orders": 1, "thorough": False, "dtype": None, "device": None}
+_SETTINGS = {"seed": 0, "orders": 1, "thorough": False, "dtype": None, "device": None, "distributed": 0}
 RUNS = "PB002"
 
 
@@ -69,7 +69,8 @@ class Policy:
     def codes(self) -> list[Code]:
         """Return the checks that run, in order of their codes."""
         settings = self.options.settings
-        tiers = {"default", "thorough"} if settings["thorough"] else {"default"}
+        tiers = {"default"} | ({"thorough"} if settings["thorough"] else set()) | ({"distributed"} if settings["distributed"] else set())
+        tiers |= {"gpu"} if str(settings["device"] or "").startswith("cuda") else set()
         checks = [c for c in registry().values() if Path(c.path).parent.name == "checks" and (c.tier in tiers or c.code in settings["select"])]
         return [c for c in checks if c.code not in settings["ignore"] and (not settings["select"] or c.code in settings["select"])]
 
