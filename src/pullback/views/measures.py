@@ -17,7 +17,7 @@ def size(count: int) -> str:
     value, unit = float(count), 0
     while value >= 1024 and unit < len(_UNITS) - 1:
         value, unit = value / 1024, unit + 1
-    return f"{value:.3g} {_UNITS[unit]}" if value < 1000 or unit == 0 else f"{value:.0f} {_UNITS[unit]}"
+    return f"{value:.3g} {_UNITS[unit]}" if value < 1000 else f"{value:,.0f} {_UNITS[unit]}"
 
 
 def value(dtype: Any, shape: Iterable[int]) -> str:
