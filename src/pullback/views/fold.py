@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -15,6 +16,7 @@ DRAW_RESHAPES_UP_TO = 30
 LEVELS = 6
 SHOWN = 300
 SECTIONS = 40
+FRAMED = 3
 PERIODS = 48
 SPARES = 3
 _NUMBER = re.compile(r"\d+")
@@ -26,7 +28,7 @@ class Group:
 
     Args:
         items: What is in it; of a repetition, what is in its first copy.
-        times: How often it is there; 1 for a section that stands for its nodes without showing them.
+        times: How often it is there; 1 for a module, and for a section, which stands for its nodes without showing them.
         title: What it is called: ``"layers.0–11"``; may be empty.
         first: Index of its first node.
         size: Number of nodes in one copy.
@@ -68,6 +70,7 @@ def fold(graph: Graph) -> Folded:
     drawn = graph if len(graph.nodes) <= DRAW_RESHAPES_UP_TO else without_reshapes(graph)
     stands_for = list(range(len(drawn.nodes)))
     items = _sectioned(_Folder(drawn, stands_for).run(), stands_for)
+    items = _by_module(items, drawn.nodes, "")
     return Folded(drawn, tuple(items), stands_for, len(graph.nodes) - len(drawn.nodes))
 
 
@@ -105,6 +108,38 @@ def _sectioned(items: list[Item], stands_for: list[int]) -> list[Item]:
         stands_for[first : first + size] = [first] * size
         sections.append(Group((), 1, "", first, size))
     return sections
+
+
+def _by_module(items: list[Item], nodes: Sequence[Node], inside: str) -> list[Item]:
+    """Return the items with neighbours of one module in a group of its name, but for modules that only hold other groups.
+
+    Operators without parameters go with the module around them.
+    """
+    paths = [_module_of(nodes[_first(item) : _first(item) + extent(item)]) for item in items]
+    heads = [_next_part(path, inside) for path in paths]
+    named = [i for i, head in enumerate(heads) if head]
+    result: list[Item] = []
+    end = 0
+    for head, members in itertools.groupby(named, key=lambda i: heads[i]):
+        run = list(members)
+        start, stop = run[0], run[-1] + 1
+        if len(run) < FRAMED or not head:
+            continue
+        result += items[end:start]
+        part = _by_module(items[start:stop], nodes, head)
+        if stop - start == len(items) or sum(isinstance(item, Group) for item in part) > 1:
+            result += part
+        else:
+            result.append(Group(tuple(part), 1, head, _first(part[0]), sum(map(extent, part)), head))
+        end = stop
+    return result + items[end:]
+
+
+def _next_part(path: str, inside: str) -> str:
+    """Return `path` up to one part more than `inside`; empty where it goes no further."""
+    depth = len(inside.split(".")) if inside else 0
+    parts = path.split(".") if path else []
+    return ".".join(parts[: depth + 1]) if len(parts) > depth else ""
 
 
 def nodes_in(items: Iterable[Item]) -> Iterator[int]:

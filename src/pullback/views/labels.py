@@ -60,6 +60,8 @@ def group_title(group: Group) -> str:
     """Return the title of a group: ``"×12  layers.0–11, one after another"``."""
     if not group.items:
         return measures.count(group.size, "operation")
+    if group.times == 1:
+        return group.title
     how = "one after another" if group.chained else "side by side"
     return f"×{group.times:,}  {group.title}".rstrip() + f", {how}"
 
