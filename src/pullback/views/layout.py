@@ -191,21 +191,20 @@ class _Layout:
             x = 0.0
             for box in row:
                 box.x, x = x, x + box.width + GAP
-        for sweep in range(2 * SWEEPS):
+        for sweep in range(2 * SWEEPS + 1):
             down = sweep % 2 == 0
             for row in self._rows if down else self._rows[::-1]:
-                self._settle(row, down, both=sweep >= 2 * SWEEPS - 2)
+                self._settle(row, down)
         left = min(box.x for row in self._rows for box in row)
         for row in self._rows:
             for box in row:
                 box.x -= left
 
-    def _settle(self, row: list[Box], down: bool, both: bool) -> None:
+    def _settle(self, row: list[Box], down: bool) -> None:
         """Move every box of a row to where its lines run straight, as near as the others in the row allow."""
         wishes = []
         for box in row:
-            pulls = self._pulls(box, True) if down or both else []
-            pulls += self._pulls(box, False) if not down or both else []
+            pulls = self._pulls(box, down)
             wishes.append((_weighted_median(pulls) if pulls else box.x, max(weight for _, weight in pulls) if pulls else 0.05))
         offsets, reach = [], 0.0
         for box in row:
