@@ -211,7 +211,8 @@ def forward_mode_below(values: tuple[Any, ...]) -> tuple[Any, tuple[Any, ...]]:
             return value
         if _functorch.is_batchedtensor(value):
             own: Any = _functorch.maybe_get_level(value)
-            inner, dim = _functorch._unwrap_batched(value, own)
+            batched: Any = _functorch._unwrap_batched(value, own)
+            inner, dim = batched
             return _functorch._add_batch_dim(primal(inner), dim, own)
         if _functorch.is_gradtrackingtensor(value) and _functorch.maybe_get_level(value) == level:
             return _functorch._wrap_for_grad(_functorch._unwrap_for_grad(value, level), level)

@@ -25,14 +25,16 @@ class Unsupported(Exception):
 class Check:
     """One fault the battery looks for. Subclasses live one to a file in `checks/`.
 
-    A check yields findings; none means passed. It reads shared results from the probe, never from another check, and evaluates the op with fresh arguments.
+    A check yields findings; none means passed. It reads shared results from the probe, never from another check, and evaluates the op with
+    fresh arguments.
 
     Attributes:
         code: The stable code.
         name: The fault, worded so that it reads well after "allow".
         severity: Of its findings, unless one says otherwise.
-        needs: What must hold for the check to say anything: ``"backward"`` (forward and backward run at the given inputs), ``"repeats"`` (both repeat bit
-            for bit under a held random state), ``"function"`` (there is one Function class to look at), ``"direct"`` (arguments are the Function's own).
+        needs: What must hold for the check to say anything: ``"backward"`` (forward and backward run at the given inputs), ``"repeats"`` (both
+            repeat bit for bit under a held random state), ``"function"`` (there is one Function class to look at), ``"direct"`` (arguments are
+            the Function's own).
         stage: Order: 1 what backward returns and writes, 2 values, 3 the rest, 4 what is slow. Later stages may ask `probe.explained`.
         tier: ``"default"``, ``"thorough"``, ``"distributed"`` or ``"gpu"``.
     """

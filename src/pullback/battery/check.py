@@ -43,9 +43,10 @@ def check(
     Nothing of the caller changes: the given tensors, random states, grad mode and default dtype are bit-identical afterwards.
 
     Args:
-        target: An `autograd.Function` subclass, its `apply`, a `pb.op`, a torch.library op, or any callable or module that uses custom Functions inside.
-        inputs: A tuple is the arguments, one tensor is one argument, a list is one argument; None: sample inputs are searched for. If at least one given
-            tensor requires grad, exactly those are differentiated; if none does, all floating and complex tensors not in `static`.
+        target: An `autograd.Function` subclass, its `apply`, a `pb.op`, a torch.library op, or any callable or module that uses custom Functions
+            inside.
+        inputs: A tuple is the arguments, one tensor is one argument, a list is one argument; None: sample inputs are searched for. If at least
+            one given tensor requires grad, exactly those are differentiated; if none does, all floating and complex tensors not in `static`.
         kwargs: Keyword arguments of the call.
         reference: A callable of the same arguments that computes the same with plain torch; forward and gradients are compared with it.
         surrogate: A callable of the same arguments whose gradient backward is meant to return.

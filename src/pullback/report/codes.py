@@ -78,7 +78,7 @@ def resolve(words: Iterable[str]) -> frozenset[str]:
     codes: set[str] = set()
     for word in words:
         hits = {c for c, e in known.items() if word.lower() == e.name or (re.fullmatch(r"(?i)pb\d{1,3}", word) and c.startswith(word.upper()))}
-        if not hits and not (word.upper() in FAMILIES):
+        if not hits and word.upper() not in FAMILIES:
             near = difflib.get_close_matches(word, [*known, *(e.name for e in known.values())], n=3, cutoff=0.5)
             hint = f" Did you mean {', '.join(near)}?" if near else " `pullback explain` lists them."
             raise UnknownCode(f"unknown code or name {word!r}.{hint}")

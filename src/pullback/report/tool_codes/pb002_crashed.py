@@ -8,7 +8,8 @@ class Crashed:
         A program that reaches this backward stops, or dies without a Python error.
 
     How it is measured:
-        Forward runs, then backward with a random signed grad_output laid out like the output. On searched inputs the error is reported under PB004 instead, since the inputs may be to blame.
+        Forward runs, then backward with a random signed grad_output laid out like the output. On searched inputs the error is
+        reported under PB004 instead, since the inputs may be to blame.
 
     Instead:
         Follow the error in the evidence: it is the one your backward raised.

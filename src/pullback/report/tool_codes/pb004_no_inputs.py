@@ -8,7 +8,8 @@ class NoInputs:
         Nothing was checked; a Function without inputs is never reported as passed.
 
     How it is measured:
-        The search guesses arguments from the signature, the source and the errors; its best attempt and the last error are printed as a `pullback_cases()` skeleton.
+        The search guesses arguments from the signature, the source and the errors; its best attempt and the last error are
+        printed as a `pullback_cases()` skeleton.
 
     Instead:
         Write `pullback_cases()` in the file with one call that works, or pass the inputs.
