@@ -9,9 +9,8 @@ from dataclasses import dataclass, replace
 
 import torch
 
-from .graph import Graph, Node
+from .graph import RESHAPES, Graph, Node
 
-RESHAPES = frozenset({"t", "transpose", "permute", "view", "unsafe_view", "reshape_alias", "expand", "unsqueeze", "squeeze", "alias"})
 DRAW_RESHAPES_UP_TO = 30
 LEVELS = 6
 SHOWN = 300

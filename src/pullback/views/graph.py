@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .. import _compat
-from ..capture.calls import forward_names, positional_names, resolve_target
+from ..capture.calls import resolve_target
 from ..capture.graph import Walk, function_of, leaf_of, walk, without_collector
 from ..capture.held import held_by
 from ..capture.saved import storage_bytes
@@ -25,7 +25,7 @@ from ..trees import leaves
 from . import measures
 
 Kind = Literal["op", "function", "leaf"]
-_RESHAPES = {"t", "transpose", "permute", "view", "unsafe_view", "reshape_alias", "expand", "unsqueeze", "squeeze", "to_copy", "alias"}
+RESHAPES = frozenset({"t", "transpose", "permute", "view", "unsafe_view", "reshape_alias", "expand", "unsqueeze", "squeeze", "alias"})
 NAME_LIMIT = 60
 
 
@@ -237,7 +237,7 @@ class _Builder:
         leaf = leaf_of(node)
         if leaf is not None:
             return self._as_parameter(leaf) if isinstance(leaf, torch.nn.Parameter) else None
-        if len(sources) == 1 and sources[0] in self._inside and function_of(node) is None and name_of(node) in _RESHAPES:
+        if len(sources) == 1 and sources[0] in self._inside and function_of(node) is None and name_of(node) in (*RESHAPES, "to_copy"):
             return self._inside[sources[0]]
         return None
 
@@ -276,8 +276,3 @@ def _shown(name: str) -> str:
 def _places(function: type) -> tuple[Location | None, Location | None]:
     target = resolve_target(function)
     return target.forward_location, target.backward_location
-
-
-def argument_names(function: type, count: int) -> list[str]:
-    """Return what a Function's forward calls its arguments."""
-    return positional_names(forward_names(function), count)
