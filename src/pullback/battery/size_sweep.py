@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import torch
@@ -16,6 +16,7 @@ from .evaluate import Evaluator, UserCodeError, copy_tensor, random_like
 from .locate import trusted_eager
 from .probe import Probe
 from .refusals import refuses
+from .single import OperatorCount
 from .sizes import Resizer, Symbol, symbols
 from .truth import eager
 from .value import SIGNED, InputVerdict, ValueTest
@@ -29,6 +30,10 @@ LARGE = 1025
 ELEMENTS = 65_536
 """Above this many elements 16-bit indices wrap, and grids of blocks get a second dimension."""
 OUTPUT_ELEMENTS = 2**20
+OPERATOR_ELEMENTS = 2**27
+GROWN = (257, LARGE)
+"""At which sizes the growth of what the operators return is measured."""
+EVEN, ODD = (4, 6, 10), (3, 5, 9)
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +47,8 @@ class Trial:
         error: What backward raised.
         value: The worst input's verdict, where wrong.
         last_right: The nearest smaller size that was right, if one was tried.
+        pairs: Whether odd sizes are wrong and even ones, that of the sample among them, right.
+        by_chance: Whether the crash is gone when only leading axes change: the sizes were equal by chance.
     """
 
     symbol: Symbol
@@ -50,6 +57,8 @@ class Trial:
     error: UserCodeError | None = None
     value: InputVerdict | None = None
     last_right: int | None = None
+    pairs: bool = False
+    by_chance: bool = False
 
 
 @dataclass(slots=True)
@@ -88,13 +97,46 @@ class Sweep:
                     trial = self._timed(resizer, symbol, size)
                     if trial is not None and trial.verdict in ("wrong", "crash"):
                         failed.add(symbol)
-                        yield self._smallest(resizer, trial)
+                        yield self._explained(resizer, self._smallest(resizer, trial))
         for symbol in active:
             size = _many(self.probe.exact, symbol)
-            if symbol.batch and symbol not in failed and size is not None:
+            if size is None or not symbol.batch or symbol in failed:
+                continue
+            if self._affordable(resizer, symbol, size) and self._fits(resizer, symbol, size):
                 trial = self._timed(resizer, symbol, size)
                 if trial is not None and trial.verdict in ("wrong", "crash"):
-                    yield trial
+                    yield self._explained(resizer, trial)
+
+    def _fits(self, resizer: Resizer, symbol: Symbol, size: int) -> bool:
+        """Whether the operators return a bearable number of elements at a size, judged by how it grew between two smaller ones."""
+        low, high = (self._elements(resizer, symbol, n) for n in GROWN)
+        growth = max(1.0, math.log(max(high, 1) / max(low, 1)) / math.log(GROWN[1] / GROWN[0]))
+        return high * (size / GROWN[1]) ** growth <= OPERATOR_ELEMENTS
+
+    def _elements(self, resizer: Resizer, symbol: Symbol, size: int) -> int:
+        evaluator = resizer.resized(symbol, size)
+        with OperatorCount() as count:
+            try:
+                outcome = evaluator.forward() if evaluator is not None else None
+                if evaluator is not None and outcome is not None and outcome.carrying:
+                    evaluator.vjp(outcome, [torch.ones_like(y) for y in outcome.live])
+            except UserCodeError:
+                pass
+        return count.elements
+
+    def _explained(self, resizer: Resizer, trial: Trial) -> Trial:
+        symbol = trial.symbol
+        if trial.verdict == "wrong" and symbol.size % 2 == 0 and trial.size % 2:
+            even, odd = ([self._verdict(resizer, symbol, size) for size in sizes] for sizes in (EVEN, ODD))
+            return replace(trial, pairs=all(v in ("right", "refused") for v in even) and all(v in ("wrong", "refused") for v in odd))
+        leading = tuple(axis for axis in symbol.axes if axis[1] == 0)
+        if trial.verdict == "crash" and symbol.batch and leading and leading != symbol.axes:
+            return replace(trial, by_chance=self._verdict(resizer, replace(symbol, axes=leading), trial.size) == "right")
+        return trial
+
+    def _verdict(self, resizer: Resizer, symbol: Symbol, size: int) -> Verdict:
+        evaluator = resizer.resized(symbol, size)
+        return "refused" if evaluator is None else self._judge(evaluator)[0]
 
     def _accepted(self, resizer: Resizer, symbol: Symbol) -> list[Symbol]:
         """The symbol as forward takes it: with its numbers, without them, or split where it refuses every joint change."""

@@ -113,3 +113,36 @@ spares = [
     pb.case(Mean, x(5)),
     pb.case(Embeds, x(4, 3), torch.tensor([0, 3, 1])),
 ]
+
+
+class Unpermutes(torch.autograd.Function):
+    """Each of 4 tokens has 2 rows: no rows but still 4 tokens were never meant."""
+
+    @staticmethod
+    def forward(ctx, rows, probabilities):
+        n, k = probabilities.shape
+        grouped = rows.view(n, k, -1)
+        ctx.save_for_backward(grouped, probabilities)
+        return (grouped * probabilities[..., None]).sum(1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        grouped, probabilities = ctx.saved_tensors
+        n, k = probabilities.shape
+        return (dy[:, None] * probabilities[..., None]).reshape(n * k, -1), (grouped * dy[:, None]).sum(-1)
+
+
+class Repeats(torch.autograd.Function):
+    """As many rows as repetitions, by chance: no repetition was never meant."""
+
+    @staticmethod
+    def forward(ctx, x, times):
+        ctx.times = times
+        return x.repeat_interleave(times, -1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy.unflatten(-1, (-1, ctx.times)).sum(-1), None
+
+
+spares += [pb.case(Unpermutes, x(8, 3), x(4, 2)), pb.case(Repeats, x(3, 5), 3)]

@@ -208,3 +208,73 @@ spares = [
     pb.case(Signs, x(4)),
     pb.case(SlowRows, x(4, 3), x(3, 2)),
 ]
+
+
+class Rotates(torch.autograd.Function):
+    """An odd last axis was never meant; forward takes it."""
+
+    @staticmethod
+    def forward(ctx, q, cos, sin):
+        ctx.save_for_backward(cos, sin)
+        a, b = q.chunk(2, -1)
+        return q * cos + torch.cat((-b, a), -1) * sin
+
+    @staticmethod
+    def backward(ctx, dy):
+        cos, sin = ctx.saved_tensors
+        a, b = (dy * sin).chunk(2, -1)
+        return dy * cos + torch.cat((b, -a), -1), None, None
+
+
+class Samples(torch.autograd.Function):
+    """As many channels as coordinates, by chance."""
+
+    @staticmethod
+    def forward(ctx, image, points):
+        i, j = points[:, 0], points[:, 1]
+        a = i - i.floor()
+        low = image[:, i.floor().long(), j.floor().long()]
+        high = image[:, i.floor().long() + 1, j.floor().long()]
+        ctx.save_for_backward(image, points, low, high)
+        return low * (1 - a) + high * a
+
+    @staticmethod
+    def backward(ctx, dy):
+        image, points, low, high = ctx.saved_tensors
+        i, j = points[:, 0].floor().long(), points[:, 1].floor().long()
+        a = points[:, 0] - i
+        grad = torch.zeros(image.shape, dtype=image.dtype, device=image.device)
+        for at, weight in ((i, 1 - a), (i + 1, a)):
+            grad.index_put_((torch.arange(len(image), device=image.device)[:, None], at[None], j[None]), dy * weight, accumulate=True)
+        along = (dy * (high - low)).sum(0)
+        return grad, torch.stack((along, torch.zeros_like(along)), 1)
+
+
+class SparseProduct(torch.autograd.Function):
+    """A dense product of all pairs on the way: 65,536 rows would take gigabytes."""
+
+    @staticmethod
+    def forward(ctx, values, dense):
+        n = dense.shape[0]
+        index = torch.arange(len(values), device=values.device) % n
+        ctx.save_for_backward(values, dense, index)
+        return torch.zeros_like(dense).index_add(0, index, values[:, None] * dense[index.flip(0)])
+
+    @staticmethod
+    def backward(ctx, dy):
+        values, dense, index = ctx.saved_tensors
+        pairs = dy @ dense.t()
+        other = torch.zeros_like(dense).index_add(0, index.flip(0), values[:, None] * dy[index])
+        return pairs[index, index.flip(0)], other
+
+
+def inside(count):
+    return torch.rand(count, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * 2 + 0.3
+
+
+angles = torch.tensor([[0.3, -0.2, 0.3, -0.2], [1.1, 0.4, 1.1, 0.4], [0.5, 2.0, 0.5, 2.0]], dtype=torch.float64)
+spares += [
+    pb.case(Rotates, x(3, 4), angles.cos(), angles.sin()),
+    pb.case(Samples, x(2, 5, 5), inside(7).requires_grad_()),
+    pb.case(SparseProduct, x(3), x(4, 2)),
+]

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...report.finding import Evidence, Finding
 from ..base import Check, Skipped
-from ..evaluate import UserCodeError
+from ..evaluate import Outcome, UserCodeError
 from ..probe import Probe, gradient_name
 from ..refusals import blames_torch, refuses
 from ..sizes import Resizer, Symbol, symbols
@@ -56,12 +56,14 @@ class EmptyInput(Check):
                 continue
             if not outcome.carrying:
                 return
+            if not _vanishing(probe, outcome, symbol.size):
+                raise Skipped("the batch size belongs together with others, which stay")
             if any(bool(torch.isnan(y.detach()).any()) for y in outcome.live):
                 raise Skipped("forward of an empty batch is NaN (a mean over no rows)")
             try:
                 gradients = evaluator.vjp(outcome, [torch.ones_like(y) for y in outcome.live])
             except UserCodeError as error:
-                if not refuses(error):
+                if not refuses(error) and not symbol.numbers:
                     yield self._raises(probe, symbol, error)
                 return
             if all(y.numel() == 0 for y in outcome.live):
@@ -91,3 +93,12 @@ class EmptyInput(Check):
                 fix="Start from torch.zeros_like, and treat an empty batch in means.",
                 path=path,
             )
+
+
+def _vanishing(probe: Probe, outcome: Outcome, size: int) -> bool:
+    """Whether the axes of the outputs that are empty now were as long as the batch, or a multiple of it."""
+    base = probe.baseline.outcome
+    if base is None or len(base.outputs) != len(outcome.outputs):
+        return True
+    pairs = [(a, b) for y, z in zip(base.outputs, outcome.outputs, strict=True) if y.dim() == z.dim() for a, b in zip(y.shape, z.shape, strict=True)]
+    return all(before % size == 0 for before, now in pairs if now == 0 and size)

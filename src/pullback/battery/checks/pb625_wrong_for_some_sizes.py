@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import re
 from collections.abc import Iterator
+from types import FunctionType
 
 from ...report.finding import Evidence, Finding, Severity
 from .. import tolerance
@@ -13,6 +17,7 @@ from ..size_sweep import Sweep, Trial
 
 BUDGET = 0.5
 THOROUGH_BUDGET = 5.0
+_HALVES = re.compile(r"chunk\((\w+, *)?(chunks=)?2\b|/ ?2\b|::2\b|,? ?2\)\.unbind|unflatten\(|view_as_complex|tensor_split\(")
 
 
 class WrongForSomeSizes(Check):
@@ -34,7 +39,8 @@ class WrongForSomeSizes(Check):
 
     Limits:
         The sweep stops after half a second (5 s with ``--thorough``). Sizes that belong together without being equal (n and n - 1, n and n / 2)
-        change alone: an error of backward there is a note, unless the size is the batch.
+        change alone: an error of backward there is a note, unless the size is the batch. A gradient that is wrong for every odd size and right for
+        every even one is a note where forward splits in halves (rotary embeddings, gated units).
     """
 
     code = "PB625"
@@ -57,7 +63,8 @@ class WrongForSomeSizes(Check):
         value = trial.value
         assert value is not None
         name = gradient_name(value.path)
-        severity: Severity = "note" if not trial.symbol.joint else "warning" if probe.case.invented else "error"
+        halves = trial.pairs and halves_in_forward(probe)
+        severity: Severity = "note" if not trial.symbol.joint or halves else "warning" if probe.case.invented else "error"
         return self.finding(
             probe,
             f"{probe.backward_name} returns a wrong {name} when {trial.symbol.said} is {trial.size}",
@@ -72,14 +79,16 @@ class WrongForSomeSizes(Check):
                     tolerance.WHY_DIFFERENCE,
                 )
             ],
-            cause="a block, chunk or index in backward fits only some sizes",
-            fix="Look for a loop that overwrites instead of adding, a tail that is left out, the size of another axis, or a narrow index.",
+            cause="forward splits in halves, and every even size is right" if halves else "a block, chunk or index in backward fits only some sizes",
+            fix="Refuse odd sizes in forward."
+            if halves
+            else "Look for a loop that overwrites instead of adding, a tail that is left out, the size of another axis, or a narrow index.",
             path=value.path,
         )
 
     def _crash(self, probe: Probe, trial: Trial) -> Finding:
         assert trial.error is not None
-        certain = trial.symbol.batch and trial.symbol.joint and not blames_torch(trial.error)
+        certain = trial.symbol.batch and trial.symbol.joint and not trial.by_chance and not blames_torch(trial.error)
         severity: Severity = "note" if not certain else "warning" if probe.case.origin == "searched" else "error"
         return self.finding(
             probe,
@@ -92,6 +101,20 @@ class WrongForSomeSizes(Check):
 
 def _right(trial: Trial) -> str:
     return "" if trial.last_right is None else f" (right at {trial.last_right})"
+
+
+def halves_in_forward(probe: Probe) -> bool:
+    """Whether forward, or a function of its module that it calls, splits an axis into two halves or into pairs."""
+    function = probe.function
+    forward = inspect.unwrap(function.forward) if function is not None else None
+    if not isinstance(forward, FunctionType):
+        return False
+    helpers = [forward.__globals__.get(name) for name in forward.__code__.co_names]
+    text = ""
+    for called in (forward, *(h for h in helpers if isinstance(h, FunctionType) and h.__module__ == forward.__module__)):
+        with contextlib.suppress(OSError, TypeError):
+            text += inspect.getsource(called)
+    return _HALVES.search(text) is not None
 
 
 def _judged(probe: Probe) -> tuple[str, ...]:
