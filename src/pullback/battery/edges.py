@@ -9,16 +9,19 @@ import torch
 from torch import Tensor
 
 from . import numeric, tolerance
-from .evaluate import Evaluator, UserCodeError, copy_tensor
+from .evaluate import Evaluator, UserCodeError, copy_tensor, random_like
 from .locate import trusted_eager
 from .probe import Probe
+from .single import narrow_inside
 from .truth import eager
 from .value import InputVerdict, ValueTest
 
-TINY = 1e-6
-"""How far, in units of the input, entries move to see whether their effects add up."""
-JOINT = 1e-3
-"""What may be left of the effect, in units of it: curvature leaves as much as the step."""
+JOINT = 0.1
+"""What may be left of the effect, in units of it: curvature leaves as much as the step, ties leave as much as the effect."""
+HALVES = 5
+HALVES = 5
+ROUNDED = 16
+"""How many times the change by one rounding of the input an error may be: a formula rounds more than once."""
 OPINIONS = 3
 """How often autograd of the forward must pass the test: where several entries are tied, any selection passes now and then."""
 
@@ -61,13 +64,17 @@ def _second_opinion(probe: Probe, evaluator: Evaluator, wrong: InputVerdict) -> 
     nan = wrong.got != wrong.got
     if trusted_eager(probe, wrong.path) is None:
         again = _verdict(evaluator, wrong.path, probe.settings.seed + 7)
-        if again is None or again.ok is not False or (not nan and not _by_entry(probe, evaluator, wrong.path)):
+        if again is None or again.ok is not False:
+            return None
+        if not nan and (not by_entry(probe, evaluator, wrong.path) or _rounded_away(probe, evaluator, wrong)):
             return None
         return Edge("nan too" if nan else "wrong", wrong)
     truth = eager(evaluator)
     if agree(probe, evaluator, truth, wrong.path):
         return Edge("nan too", wrong) if nan else None
     if all((v := _verdict(truth, wrong.path, probe.settings.seed + k)) is not None and v.ok for k in range(OPINIONS)):
+        if not nan and _rounded_away(probe, evaluator, wrong):
+            return None
         return Edge("nan" if nan else "wrong", wrong)
     return None
 
@@ -103,21 +110,43 @@ def _verdict(evaluator: Evaluator, path: str, seed: int) -> InputVerdict | None:
         return None
 
 
-def _by_entry(probe: Probe, evaluator: Evaluator, path: str) -> bool:
+def by_entry(probe: Probe, evaluator: Evaluator, path: str) -> bool:
     """Whether what the entries of an input do to the outputs adds up: not so where entries are tied (sort), whose gradients no interval bounds."""
     x = next(leaf.template for leaf in evaluator.wanted if leaf.path == path)
+    usual = next(leaf.template for leaf in probe.exact.wanted if leaf.path == path)
+    step = _rounding(x.dtype, evaluator) ** (1 / 3) * max(numeric.scale_of(x), numeric.scale_of(usual))
     generator = torch.Generator().manual_seed(probe.settings.seed + 11)
-    step = TINY * max(numeric.scale_of(x), numeric.scale_of(next(leaf.template for leaf in probe.exact.wanted if leaf.path == path)))
-    direction = torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x.dtype)
-    half = torch.rand(x.shape, generator=generator) < 0.5
     try:
         here = evaluator.values()
-        moves = [_moved(evaluator, path, x + step * part, here) for part in (direction, direction * half, direction * ~half)]
+        return all(_adds_up(evaluator, path, x, here, step, generator) for _ in range(HALVES))
     except UserCodeError:
         return True
+
+
+def _adds_up(evaluator: Evaluator, path: str, x: Tensor, here: list[Tensor], step: float, generator: torch.Generator) -> bool:
+    direction = step * torch.randn(x.shape, generator=generator, dtype=torch.float64).to(x)
+    half = (torch.rand(x.shape, generator=generator) < 0.5).to(x.device)
+    moves = [_moved(evaluator, path, x + part, here) for part in (direction, direction * half, direction * ~half)]
     if any(len(m) != len(here) for m in moves):
         return True
     return all(bool((whole - a - b).abs().max() <= JOINT * whole.abs().max()) for whole, a, b in zip(*moves, strict=True) if whole.numel())
+
+
+def _rounding(dtype: torch.dtype, evaluator: Evaluator) -> float:
+    """Return the rounding of a dtype, or of float32 where the op computes in it whatever it is given."""
+    return max(tolerance.eps(dtype), tolerance.eps(torch.float32) if narrow_inside(evaluator) else 0.0)
+
+
+def _rounded_away(probe: Probe, evaluator: Evaluator, wrong: InputVerdict) -> bool:
+    """Whether one rounding of the input moves its gradient by as much as it is wrong: exp(1e12 · x) has no digits left.
+
+    Both points lie beside the input, on the same side, so that a kink there does not count.
+    """
+    x = next(leaf.template for leaf in evaluator.wanted if leaf.path == wrong.path)
+    moved = _rounding(x.dtype, evaluator) * x * random_like(x.real, torch.Generator().manual_seed(probe.settings.seed + 13), (1.0,))
+    near, far = (evaluator.variant({wrong.path: x + times * moved}) for times in (1, 2))
+    pair = gradient_pair(probe, near, far, wrong.path)
+    return pair is not None and ROUNDED * float((pair[0] - pair[1]).abs().sum()) >= wrong.error
 
 
 def _moved(evaluator: Evaluator, path: str, value: Tensor, here: list[Tensor]) -> list[Tensor]:

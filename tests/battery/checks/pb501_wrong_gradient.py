@@ -334,3 +334,23 @@ def positive(n):
 
 spares += [pb.case(LogDeterminant, positive(4)), pb.case(Eigenvalues, positive(3))]
 kills.append(pb.case(HalfALogDeterminant, positive(4)))
+
+
+class MedianByNumpy(torch.autograd.Function):
+    """Where entries are tied the median is no entry's alone; any of them may get the gradient."""
+
+    @staticmethod
+    def forward(ctx, x):
+        rows = x.detach().cpu().numpy()
+        at = torch.from_numpy(rows.argsort(-1, kind="stable")[..., rows.shape[-1] // 2])
+        ctx.save_for_backward(at)
+        ctx.shape = x.shape
+        return torch.from_numpy(np.sort(rows, -1)[..., rows.shape[-1] // 2].copy())
+
+    @staticmethod
+    def backward(ctx, dy):
+        (at,) = ctx.saved_tensors
+        return torch.zeros(ctx.shape, dtype=dy.dtype).scatter(-1, at[..., None], dy[..., None])
+
+
+spares.append(pb.case(MedianByNumpy, torch.tensor([[1.0, 1, 0, 0, 1], [2, 2, 2, 2, 2]], dtype=torch.float64, requires_grad=True)))

@@ -13,7 +13,7 @@ from ..base import Check, Skipped
 from ..conjugates import missing_conjugate
 from ..correct import corrected_line
 from ..diagnose import causes
-from ..edges import agree, failures
+from ..edges import agree, by_entry, failures
 from ..evaluate import UserCodeError
 from ..locate import locate
 from ..probe import Probe, gradient_name
@@ -66,6 +66,7 @@ class WrongGradient(Check):
                 or (wrong.none and not probe.explained(wrong.path))
                 or probe.explained(wrong.path, "PB601", "PB602", "PB611", "PB614", "PB615")
                 or (probe.settings.runs("PB510") and missing_conjugate(probe, wrong.path))
+                or (wrong.low != wrong.high and not by_entry(probe, probe.exact, wrong.path))
                 or (wrong.noise > NOISELESS and agree(probe, probe.exact, eager(probe.exact), wrong.path))
             ):
                 continue
