@@ -186,6 +186,11 @@ def test_modules_have_the_gradients_of_their_parameters():
     assert [name for name, _ in traced.gradients] == ["x", "layer.weight", "layer.bias"]
 
 
+def test_functions_made_by_the_call_are_traced():
+    traced = pb.trace(lambda x: returning(lambda dy: dy * 0).apply(x), torch.ones(3))
+    assert [step.mark for step in traced.marked] == ["zero"]
+
+
 def test_strides_are_told():
     traced = pb.trace(lambda x: Scale.apply(x, 2.0).t().contiguous(), torch.ones(2, 3))
     received = next(step for step in traced.steps if step.what == "receives")

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import _compat
 from ..capture.calls import (
     Function,
     Target,
@@ -117,6 +118,7 @@ def trace(fn: Any, /, *args: Any, **kwargs: Any) -> Trace:
     with contextlib.ExitStack() as stack:
         for function in _loaded_functions():
             recorder.watch(function, stack)
+        stack.callback(_compat.on_new_function(lambda function: recorder.watch(function, stack)))
         try:
             result = target.call(*args, **kwargs)
             recorder.finish_forward()
