@@ -73,7 +73,9 @@ def by_rounding(probe: Probe, gap: Gap, cotangents: Sequence[Tensor], *, output:
     try:
         here = results(templates)
         for _ in range(ROUNDINGS):
-            there = results({path: t * (1 + max(digits, tolerance.eps(t.dtype)) * random_like(t.real, generator, (1.0,))) for path, t in templates.items()})
+            there = results(
+                {path: t * (1 + max(digits, tolerance.eps(t.dtype)) * random_like(t.real, generator, (1.0,))) for path, t in templates.items()}
+            )
             change = 0.0 if there is None or here is None or there.shape != here.shape else float((there - here).abs().max())
             if ROUNDED * change >= gap.error:
                 return True

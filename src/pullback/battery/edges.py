@@ -19,7 +19,6 @@ from .value import InputVerdict, ValueTest
 JOINT = 0.1
 """What may be left of the effect, in units of it: curvature leaves as much as the step, ties leave as much as the effect."""
 HALVES = 5
-HALVES = 5
 ROUNDED = 16
 """How many times the change by one rounding of the input an error may be: a formula rounds more than once."""
 OPINIONS = 3

@@ -410,12 +410,6 @@ def generator_states(arguments: Arguments) -> list[Tensor]:
     return [leaf.get_state() for leaf in values if isinstance(leaf, torch.Generator)]
 
 
-def generator_states(arguments: Arguments) -> list[Tensor]:
-    """Return the states of the random generators among the arguments."""
-    values = [leaf for value in (*arguments.args, *arguments.kwargs.values()) for _, leaf in trees.leaves(value)]
-    return [leaf.get_state() for leaf in values if isinstance(leaf, torch.Generator)]
-
-
 def _root(path: str) -> str:
     for i, char in enumerate(path):
         if char in "[.":

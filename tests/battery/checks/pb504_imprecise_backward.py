@@ -156,19 +156,3 @@ class Outer(torch.autograd.Function):
 
 
 spares.append(pb.case(Outer, x(2, 3), x(2, 3).detach()))
-
-
-class Outer(torch.autograd.Function):
-    """Rows that two arguments share by chance: the result grows with their square."""
-
-    @staticmethod
-    def forward(ctx, q, cos):
-        ctx.save_for_backward(cos)
-        return q * cos[:, None, None]
-
-    @staticmethod
-    def backward(ctx, dy):
-        return (dy * ctx.saved_tensors[0][:, None, None]).sum(0), None
-
-
-spares.append(pb.case(Outer, x(2, 3), x(2, 3).detach()))

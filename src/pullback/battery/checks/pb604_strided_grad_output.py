@@ -69,9 +69,7 @@ class StridedGradOutput(Check):
         except UserCodeError as error:
             return error
 
-    def _judge(
-        self, probe: Probe, layout: layouts.Layout, shown: str, got: Any, packed: list[Tensor | None], values: list[Tensor]
-    ) -> Finding | None:
+    def _judge(self, probe: Probe, layout: layouts.Layout, shown: str, got: Any, packed: list[Tensor | None], values: list[Tensor]) -> Finding | None:
         if isinstance(got, UserCodeError):
             if layouts.refuses_format(got) or layout.lazy:
                 return None
@@ -97,8 +95,7 @@ class StridedGradOutput(Check):
             f"{probe.backward_name} is wrong when grad_output is not contiguous",
             evidence=[
                 Evidence(
-                    f"grad_output {shown}: {gradient_name(gap.path)} is another one; "
-                    "laid out like the output: right",
+                    f"grad_output {shown}: {gradient_name(gap.path)} is another one; laid out like the output: right",
                     gap.got,
                     gap.expected,
                     gap.error,

@@ -17,7 +17,7 @@ from ..size_sweep import Sweep, Trial
 
 BUDGET = 0.5
 THOROUGH_BUDGET = 5.0
-_HALVES = re.compile(r"chunk\((\w+, *)?(chunks=)?2\b|/ ?2\b|::2\b|,? ?2\)\.unbind|unflatten\(|view_as_complex|tensor_split\(")
+_HALVES = re.compile(r"chunk\((\w+, *)?(chunks=)?2\b|// ?2\b|int\([^)]*/ ?2\b|::2\b|,? ?2\)\.unbind|unflatten\(|view_as_complex|tensor_split\(")
 
 
 class WrongForSomeSizes(Check):
