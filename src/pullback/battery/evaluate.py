@@ -476,8 +476,13 @@ def _kept_defaults() -> Iterator[None]:
     finally:
         torch.set_grad_enabled(grad_mode)
         torch.set_default_dtype(dtype)
-        if torch.get_default_device() != device:
-            torch.set_default_device(device)
+        _restore_default_device(device)
+
+
+def _restore_default_device(device: torch.device) -> None:
+    """Make `device` the default again; the CPU by setting none, since one that is set stays behind as a mode around every call of torch."""
+    if torch.get_default_device() != device:
+        torch.set_default_device(None if device == torch.device("cpu") else device)
 
 
 def _working_directory() -> str | None:
@@ -488,8 +493,7 @@ def _working_directory() -> str | None:
 
 
 def _restore_process(device: torch.device, precision: str, threads: int, folder: str | None) -> None:
-    if torch.get_default_device() != device:
-        torch.set_default_device(device)
+    _restore_default_device(device)
     if torch.get_float32_matmul_precision() != precision:
         torch.set_float32_matmul_precision(precision)
     if torch.get_num_threads() != threads:

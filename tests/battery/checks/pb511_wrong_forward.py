@@ -160,6 +160,7 @@ class LastRowNeverWritten(torch.autograd.Function):
 
 zeros = torch.zeros(3, dtype=torch.float64, requires_grad=True)
 
+unsteady = ("LastRowNeverWritten",)
 kills = [
     pb.case(FirstChunkOnly, x(4, 3), x(4)).against(sum_of_squares),
     pb.case(FirstChunkOnly, x(4, 3, dtype=torch.float32), x(4, dtype=torch.float32)).against(sum_of_squares),

@@ -61,6 +61,11 @@ def codes(report):
     return " ".join(sorted({f.code for f in report.findings if f.severity != "note"})) or "-"
 
 
+def steady(code, identity):
+    """Whether what the battery finds besides is the same every time: not where an op returns memory that nobody wrote."""
+    return not any(identity.endswith(f"-{name}") for name in getattr(load(FILES[code]), "unsteady", ()))
+
+
 def settings(code):
     """The default tier, where the check itself belongs to the thorough tier that check too, and what its file sets."""
     thorough = {check.code for check in all_checks() if check.tier == "thorough"}
@@ -79,7 +84,8 @@ def test_kills(identity, code, case):
     assert code in {f.code for f in report.findings}, loud(report)
     assert not [f for f in report.findings if f.code == "PB008"], loud(report)
     assert all(f.message and f.repro for f in report.findings)
-    assert on_gpu(code) or golden().get(identity) == codes(report), "run `make golden` and read the difference"
+    if steady(code, identity) and not on_gpu(code):
+        assert golden().get(identity) == codes(report), "run `make golden` and read the difference"
 
 
 @pytest.mark.parametrize(("identity", "code", "case"), parameters("spares"))

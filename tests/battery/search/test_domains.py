@@ -117,8 +117,13 @@ def test_rungs_that_change_nothing_or_everything_are_left_out():
     assert "non-negative" not in names
     assert "rows that sum to one" not in names
     assert "0/1" not in names
+    constant = torch.ones(3, 4, dtype=torch.float64)
+    assert "0/1" not in [name for name, _, _ in ladder(Case(Wrong, (constant,)))]
+
+
+def test_a_mask_is_tried_for_positive_weights_too():
     all_positive = torch.rand(3, 4, dtype=torch.float64).add(0.5)
-    assert "0/1" not in [name for name, _, _ in ladder(Case(Wrong, (all_positive,)))]
+    assert "0/1" in [name for name, _, _ in ladder(Case(Wrong, (all_positive,)))]
 
 
 def test_other_arguments_have_no_domains():

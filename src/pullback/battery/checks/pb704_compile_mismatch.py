@@ -60,9 +60,7 @@ class CompileMismatch(Check):
         return self.finding(
             probe,
             f"{owner(probe)} gives another {name} under torch.compile",
-            evidence=[
-                Evidence(f"backend {backend}: {name}", error=error, tolerance=allowed, why_tolerance=tolerance.WHY_ANALYTIC)
-            ],
+            evidence=[Evidence(f"backend {backend}: {name}", error=error, tolerance=allowed, why_tolerance=tolerance.WHY_ANALYTIC)],
             cause="something in forward or backward is not a function of its arguments, or reads memory that the compiler moved",
             fix="keep state out of forward and backward; wrap opaque code by torch.library.custom_op",
         )
