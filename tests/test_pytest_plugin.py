@@ -58,6 +58,8 @@ def pullback_cases():
 """
 TESTS = """
 import pytest
+
+pytestmark = pytest.mark.xdist_group("plugin")  # its module fixtures are costly: one worker makes them
 import torch
 import pullback as pb
 from pkg.ops import Double, Square

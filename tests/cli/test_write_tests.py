@@ -12,6 +12,8 @@ import math
 import torch
 import pullback as pb
 
+pytestmark = pytest.mark.xdist_group("written")  # its module fixtures are costly: one worker makes them
+
 @dataclasses.dataclass
 class Config:
     scale: float
