@@ -84,8 +84,6 @@ def test_kills(identity, code, case):
     assert code in {f.code for f in report.findings}, loud(report)
     assert not [f for f in report.findings if f.code == "PB008"], loud(report)
     assert all(f.message and f.repro for f in report.findings)
-    if steady(code, identity) and not on_gpu(code):
-        assert golden().get(identity) == codes(report), "run `make golden` and read the difference"
 
 
 @pytest.mark.parametrize(("identity", "code", "case"), parameters("spares"))
@@ -104,3 +102,11 @@ def test_every_check_has_kills_and_spares(check):
 
 def test_golden_lists_every_mutant():
     assert set(golden()) == {identity for identity, code, _ in mutants("kills") if not on_gpu(code)}, "run `make golden`"
+
+
+@pytest.mark.slow
+def test_golden_is_what_the_battery_says():
+    """Slow, since sweeps with a budget may find one code more or less on another machine: read the difference, do not just write it anew."""
+    chosen = [(identity, code, case) for identity, code, case in mutants("kills") if steady(code, identity) and not on_gpu(code)]
+    now = {identity: codes(run_case(case, settings(code))) for identity, code, case in chosen}
+    assert {identity: golden().get(identity) for identity in now} == now, "run `make golden` and read the difference"
