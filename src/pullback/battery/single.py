@@ -18,7 +18,7 @@ _WIDE = (torch.float64, torch.complex128)
 
 
 class _NarrowSeen(_compat.dispatch_mode()):  # type: ignore[misc]
-    """Notes whether any operator makes a narrower floating tensor out of a float64 one; constants made narrow lose nothing."""
+    """Notes whether any operator returns a floating tensor narrower than float64; empty ones, which torch itself makes, do not count."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -26,8 +26,9 @@ class _NarrowSeen(_compat.dispatch_mode()):  # type: ignore[misc]
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        if not self.seen and any(isinstance(t, Tensor) and t.dtype in _WIDE for t in args):
-            self.seen = any(isinstance(t, Tensor) and differentiable(t) and t.dtype not in _WIDE for t in _leaves(result))
+        if not self.seen:
+            tensors = [t for t in _leaves(result) if isinstance(t, Tensor) and t.numel()]
+            self.seen = any(differentiable(t) and t.dtype not in _WIDE for t in tensors)
         return result
 
 
