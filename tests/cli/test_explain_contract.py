@@ -7,12 +7,12 @@ from click.testing import CliRunner
 
 from pullback.cli.main import main
 
+pytestmark = pytest.mark.xdist_group("contract")  # its module fixtures are costly: one worker makes them
+
 TEXT = """
 import torch
 import pullback as pb
 from torch.autograd.function import once_differentiable
-
-pytestmark = pytest.mark.xdist_group("contract")  # its module fixtures are costly: one worker makes them
 
 class Scale(torch.autograd.Function):
     \"\"\"Multiplies by a factor.

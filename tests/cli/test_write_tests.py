@@ -6,13 +6,13 @@ import sys
 
 import pytest
 
+pytestmark = pytest.mark.xdist_group("written")  # its module fixtures are costly: one worker makes them
+
 OPS = """
 import dataclasses
 import math
 import torch
 import pullback as pb
-
-pytestmark = pytest.mark.xdist_group("written")  # its module fixtures are costly: one worker makes them
 
 @dataclasses.dataclass
 class Config:
