@@ -95,7 +95,7 @@ class Declared:
 
     def _attach(self) -> None:
         function: Any = self.function
-        for name in ("vjp", "kernel", "surrogate", "jvp", "vmap", "fake", "sharding", "samples", "explain"):
+        for name in ("vjp", "kernel", "surrogate", "jvp", "vmap", "fake", "inference", "sharding", "samples", "explain"):
             setattr(function, name, getattr(self, name))
         setattr(function, ATTRIBUTE, Declarations(self))
         function.function = None
@@ -177,7 +177,7 @@ class Declared:
                 self._open(what, function)
             self._once_only(what, getattr(self.definition, what), function)
             setattr(self.definition, what, value)
-        titled(function, f"{self.definition.name}.{what}") if what in ("surrogate", "jvp", "vmap", "fake") else None
+        titled(function, f"{self.definition.name}.{what}") if what in ("surrogate", "jvp", "vmap", "fake", "inference") else None
         return function
 
     def _once_only(self, what: str, old: Callable[..., Any] | None, function: Callable[..., Any]) -> None:
@@ -206,6 +206,15 @@ class Declared:
     def fake(self, function: F) -> F:
         """Decorate what an opaque body returns as far as shapes and dtypes go."""
         return self._set("fake", function, positional(function))
+
+    def inference(self, function: F) -> F:
+        """Decorate another forward, for calls in which nobody wants a gradient: it returns the same output, and need not work for backward."""
+        if self.definition.opaque or self.definition.mutates or self.definition.vmap is not None:
+            raise OpError(
+                f"{self.definition.name}.inference ({place_of(function)}): an op that is opaque, changes an argument in place or has a vmap rule "
+                "has one forward for all calls."
+            )
+        return self._set("inference", function, positional(function))
 
     def sharding(self, function: F) -> F:
         """Decorate the acceptable placements of an opaque op, as for torch.distributed.tensor.experimental.register_sharding."""

@@ -165,6 +165,8 @@ class Built:
         }
         if definition.autocast is not None:
             own["cast"] = autocast.caster(definition.autocast)
+        if definition.inference is not None:
+            own["inference"] = forward_of(replace(definition, body=definition.inference, kernels={}), self.module)
         if definition.surrogate is not None:
             own["probe"] = automatic.Probe(definition)
         return {**shared, **own, **rules}

@@ -82,6 +82,10 @@ class Writer(Plan):
         return [f"        y = apply({self.args})", "        return y if type(y) is not tuple else unpack(y)"]
 
     def bare(self) -> str:
+        """The call where no gradient is wanted."""
+        return self.body_call() if self.definition.inference is None else f"inference({self.args})"
+
+    def body_call(self) -> str:
         call = f"body({self.args})"
         return f"out_of({call})" if self.definition.kept else call
 
@@ -111,7 +115,7 @@ class Writer(Plan):
         header = f"def {self.alias}_elsewhere({args}):"
         if definition.automatic == "recompute":
             test = "    if transforms() or dual._current_level >= 0 or compiling():"
-            return "\n".join([header, test, f"        return {self.bare()}", *self.plain_lines()])
+            return "\n".join([header, test, f"        return {self.body_call()}", *self.plain_lines()])
         wrap, after = ("copy_back", f", ({', '.join(definition.mutates)},)") if definition.mutates else ("unpack", "")
         in_graph = "True" if definition.automatic == "surrogate" else "transforms() or dual._current_level >= 0"
         from_graph = "from_graph" if not definition.mutates else "copy_back"

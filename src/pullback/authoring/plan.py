@@ -11,7 +11,7 @@ from .rules import Definition, Rule, order_of
 _OWN = (
     "Function PLAIN Tensor add alive allow_graph any_autocast any_wanted apply apply_autocast apply_dual apply_loose "
     "autocast_state begin body build cast check_shapes compiling copy_back cotangents ctx dual dy dys filled "
-    "flat_outputs forward_mode from_graph getattr grad_enabled grads graph hidden holds_tensor inputs isinstance "
+    "flat_outputs forward_mode from_graph getattr grad_enabled grads graph hidden holds_tensor inference inputs isinstance "
     "last_outputs len many metas_of more must_return needs out_of output outputs_of outs parts_of probe push "
     "random_state reads rebuild refuse refuse_order saved several staticmethod stand_in stands structured tangents "
     "to_graph transform transforms tuple type under unkeep unpack wanted_ y "

@@ -96,6 +96,7 @@ class Definition:
     jvp: Callable[..., Any] | None = None
     vmap: Callable[..., Any] | None = None
     fake: Callable[..., Any] | None = None
+    inference: Callable[..., Any] | None = None
     sharding: Callable[..., Any] | None = None
     samples: Callable[..., Any] | None = None
     kernels: dict[str, Callable[..., Any]] = field(default_factory=dict)

@@ -41,6 +41,7 @@ def flat_definition(definition: Definition, key: tuple[Any, ...]) -> Definition:
         surrogate=definition.surrogate and shape.regroup(definition.surrogate, definition.names),
         kernels={device: shape.regroup(kernel, definition.names) for device, kernel in definition.kernels.items()},
         fake=definition.fake and shape.regroup(definition.fake, definition.names),
+        inference=definition.inference and shape.regroup(definition.inference, definition.names),
         mutates=tuple(name for target in definition.mutates for name in groups[target]),
         linear=tuple(name for target in definition.linear for name in groups[target]),
         jvp=_refuse(definition, "jvp"),
