@@ -56,7 +56,7 @@ _HOMES = {
     "Trace": "views.trace",
     "trace": "views.trace",
 }
-_MODULES = ("testing",)
+_MODULES = ("ops", "testing")
 
 __all__ = [*_HOMES, "__version__"]
 

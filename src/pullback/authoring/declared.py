@@ -239,7 +239,7 @@ class Declared:
             "linear": all(rule.linear for rule in definition.rules),
             "orders": 1 if deliberate or definition.surrogate is not None or any(rule.once for rule in definition.rules) else 2,
             "surrogate": definition.surrogate,
-            "reference": None if definition.opaque or definition.mutates else Reference(definition.body),
+            "reference": definition.reference or (None if definition.opaque or definition.mutates else Reference(definition.body)),
             "samples": definition.samples,
             "static": tuple(param.name for param in definition.params if param.static),
             "reason": "; ".join(reasons) or (first_line if deliberate or definition.surrogate is not None else ""),

@@ -76,6 +76,7 @@ def op(
     opaque: bool = False,
     autocast: torch.dtype | Literal["inputs"] | None = None,
     remember: Literal["arguments", "all"] = "arguments",
+    reference: Callable[..., Any] | None = None,
     name: str | None = None,
 ) -> Callable[[Callable[P, R]], Op[P, R]]: ...
 def op(
@@ -89,6 +90,7 @@ def op(
     opaque: bool = False,
     autocast: torch.dtype | Literal["inputs"] | None = None,
     remember: Literal["arguments", "all"] = "arguments",
+    reference: Callable[..., Any] | None = None,
     name: str | None = None,
 ) -> Any:
     """Return a differentiable op: a plain function with `function`'s own signature whose gradients come from rules.
@@ -105,6 +107,7 @@ def op(
         opaque: The body is a kernel that compilers and vmap must not look into. Compilers need ``@op.fake``.
         autocast: None to run as torch's own ops do; a dtype, or ``"inputs"`` for the widest among them, to cast floating arguments first.
         remember: For an op without rules: ``"arguments"`` recomputes the body in backward, ``"all"`` keeps what autograd keeps.
+        reference: A function of the same arguments that computes the same in plain torch, for checkers. Without one the body is its own reference.
         name: Another name for messages and graphs.
 
     Raises:
@@ -131,7 +134,7 @@ def op(
     """
 
     def make(function: Callable[..., Any]) -> Any:
-        return _make(function, tuple(static), tuple(mutates), elementwise, tuple(linear), opaque, autocast, remember, name)
+        return _make(function, tuple(static), tuple(mutates), elementwise, tuple(linear), opaque, autocast, remember, reference, name)
 
     return make if function is None else make(function)
 
@@ -145,6 +148,7 @@ def _make(
     opaque: bool,
     autocast: Any,
     remember: str,
+    reference: Callable[..., Any] | None,
     name: str | None,
 ) -> Any:
     if not isinstance(function, FunctionType):
@@ -159,6 +163,8 @@ def _make(
         raise OpError(f'{where}: remember must be "arguments" or "all", got {remember!r}.')
     if autocast is not None and autocast != "inputs" and not isinstance(autocast, torch.dtype):
         raise OpError(f'{where}: autocast must be None, a dtype or "inputs", got {autocast!r}.')
+    if reference is not None and not callable(reference):
+        raise OpError(f"{where}: reference must be a function of the same arguments, got {reference!r}.")
     definition = Definition(
         name=name or function.__name__.replace("<lambda>", "lambda_op"),
         module=function.__module__,
@@ -172,6 +178,7 @@ def _make(
         opaque=opaque,
         autocast=autocast,
         remember=remember,
+        reference=reference,
     )
     clash = [kept for kept in definition.kept if kept in definition.names]
     if clash:

@@ -99,6 +99,7 @@ class Definition:
     inference: Callable[..., Any] | None = None
     sharding: Callable[..., Any] | None = None
     samples: Callable[..., Any] | None = None
+    reference: Callable[..., Any] | None = None
     kernels: dict[str, Callable[..., Any]] = field(default_factory=dict)
     made: Literal["surrogate", "recompute"] | None = None
     flat: bool = False

@@ -1,0 +1,111 @@
+"""Checks of an op's arguments: each raises an error that names the op and the argument, and says what was got and expected."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def floating(op: str, **tensors: Any) -> None:
+    """Refuse an argument that is no floating tensor.
+
+    Raises:
+        TypeError: naming the argument.
+    """
+    for name, value in tensors.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{op}: {name} must be a floating tensor, got {type(value).__name__} {_shown(value)}.")
+        if not value.is_floating_point():
+            raise TypeError(f"{op}: {name} must be a floating tensor, got dtype {value.dtype}. Convert it: {name}.float().")
+
+
+def number(op: str, name: str, value: Any, low: float | None = None, high: float | None = None) -> None:
+    """Refuse what is no real number within ``[low, high]``.
+
+    Raises:
+        TypeError: for what is no number.
+        ValueError: for one out of range.
+    """
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        if (low is not None and not value >= low) or (high is not None and not value <= high):
+            raise ValueError(f"{op}: {name} must be {_range(low, high)}, got {value!r}.")
+        return
+    if isinstance(value, (torch.SymInt, torch.SymFloat)):
+        return
+    raise TypeError(f"{op}: {name} must be a number, got {type(value).__name__} {_shown(value)}.")
+
+
+def integer(op: str, name: str, value: Any, low: int | None = None, high: int | None = None) -> None:
+    """Refuse what is no integer within ``[low, high]``.
+
+    Raises:
+        TypeError: for what is no integer.
+        ValueError: for one out of range.
+    """
+    if isinstance(value, torch.SymInt):
+        return
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{op}: {name} must be an integer, got {type(value).__name__} {_shown(value)}.")
+    if (low is not None and value < low) or (high is not None and value > high):
+        raise ValueError(f"{op}: {name} must be {_range(low, high)}, got {value!r}.")
+
+
+def choice(op: str, name: str, value: Any, *allowed: Any) -> None:
+    """Refuse what is not among `allowed`.
+
+    Raises:
+        ValueError: naming what is allowed.
+    """
+    if value not in allowed:
+        raise ValueError(f"{op}: {name} must be one of {', '.join(map(repr, allowed))}, got {_shown(value)}.")
+
+
+def dimension(op: str, name: str, value: Any, x: Tensor) -> None:
+    """Refuse a dimension that `x` does not have.
+
+    Raises:
+        TypeError: for what is no integer.
+        IndexError: for one out of range.
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise TypeError(f"{op}: {name} must be an integer, got {type(value).__name__} {_shown(value)}.")
+    if not -x.dim() <= value < x.dim():
+        raise IndexError(f"{op}: {name} must be a dimension of a tensor of shape {list(x.shape)}, got {value}.")
+
+
+def broadcasts(op: str, **tensors: Any) -> None:
+    """Refuse tensors whose shapes do not broadcast together; numbers and None are let through.
+
+    Raises:
+        ValueError: naming the shapes.
+    """
+    shapes = {name: value.shape for name, value in tensors.items() if isinstance(value, Tensor)}
+    try:
+        torch.broadcast_shapes(*shapes.values())
+    except RuntimeError as error:
+        listed = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
+        raise ValueError(f"{op}: the shapes do not broadcast together: {listed}.") from error
+
+
+def shape(op: str, name: str, value: Tensor, *expected: int | str) -> None:
+    """Refuse a tensor of another shape; a string in `expected` names a size that may be anything.
+
+    Raises:
+        ValueError: showing both.
+    """
+    fits = value.dim() == len(expected) and all(isinstance(want, str) or got == want for got, want in zip(value.shape, expected, strict=True))
+    if not fits:
+        raise ValueError(f"{op}: {name} must have the shape [{', '.join(map(str, expected))}], got {list(value.shape)}.")
+
+
+def _range(low: float | None, high: float | None) -> str:
+    if low is None:
+        return f"at most {high}"
+    return f"at least {low}" if high is None else f"from {low} to {high}"
+
+
+def _shown(value: Any) -> str:
+    text = f"of dtype {value.dtype} and shape {list(value.shape)}" if isinstance(value, Tensor) else repr(value)
+    return text if len(text) <= 60 else text[:57] + "..."

@@ -1,0 +1,1 @@
+"""The classics: elementwise functions, affine maps, random ones, and splitting."""

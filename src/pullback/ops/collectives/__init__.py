@@ -1,0 +1,1 @@
+"""Collectives: communication of torch.distributed with the derivative that belongs to it."""

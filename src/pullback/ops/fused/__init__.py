@@ -1,0 +1,1 @@
+"""Fused, lean ops: several steps in one node, keeping little."""

@@ -1,0 +1,1 @@
+"""Gradient control: identities in the forward, with a declared gradient."""

@@ -1,0 +1,1 @@
+"""Implicit ops: solutions of equations, differentiated by the implicit function theorem."""
