@@ -303,17 +303,6 @@ def lambda_with_dim(x, dim):
     return x.sum(dim)
 
 
-def test_surrogate_and_rules_exclude_each_other():
-    op = muladd_op()
-    op.vjp("w")(lambda dy, x: dy * x)
-    with fails(r"muladd has a rule at .*an op has rules or a surrogate"):
-        op.surrogate(lambda w, x, b: w)
-    other = muladd_op()
-    other.surrogate(lambda w, x, b: w)
-    with fails(r"has a surrogate at .*rules are refused"):
-        other.vjp("w")(lambda dy, x: dy * x)
-
-
 def test_forward_that_keeps_on_one_path_only():
     @pb.op
     def gelu(x, on):

@@ -106,6 +106,31 @@ def test_a_surrogate_keeps_what_its_gradient_reads():
     assert kept_bytes(lambda: entry.op(x, slope))[0] == x.nbytes + slope.nbytes
 
 
+def spike_with(slope_of):
+    @pb.op(static=("width",))
+    def spike(x, width: float):
+        return (x > 0).to(x.dtype)
+
+    spike.surrogate(lambda x, width: torch.atan(x / width))
+    spike.vjp("x")(slope_of)
+    return spike
+
+
+def test_rules_may_compute_the_gradient_of_a_surrogate():
+    spike = spike_with(lambda dy, x, width: dy * width / (width * width + x * x))
+    x = torch.linspace(-1, 1, 6, dtype=torch.float64, requires_grad=True)
+    torch.testing.assert_close(torch.autograd.grad(spike(x, 0.5).sum(), x)[0], torch.autograd.grad(torch.atan(x / 0.5).sum(), x)[0])
+    found = torch.func.jvp(lambda x: spike(x, 0.5), (x.detach(),), (torch.ones_like(x),))[1]
+    torch.testing.assert_close(found, torch.autograd.grad(torch.atan(x / 0.5).sum(), x)[0])
+    assert [run.status for run in pb.check(spike, (x.detach(), 0.5), select=["PB508"]).checks] == ["pass"]
+
+
+def test_rules_that_are_not_the_surrogates_gradient_are_found():
+    spike = spike_with(lambda dy, x, width: dy / (width * width + x * x))
+    report = pb.check(spike, (torch.linspace(-1, 1, 6, dtype=torch.float64), 0.5), select=["PB508"])
+    assert [finding.code for finding in report.findings] == ["PB508"]
+
+
 def test_no_node_is_made_where_no_gradient_is_wanted():
     x = torch.randn(3)
     assert muladd(x, x, x).grad_fn is None

@@ -185,12 +185,7 @@ class Declared:
             raise OpError(f"{self.definition.name}.{what} ({place_of(function)}): there already is one at {place_of(old)}.")
 
     def surrogate(self, function: F) -> F:
-        """Decorate the function whose gradient backward returns instead."""
-        if self.definition.rules:
-            raise OpError(
-                f"{self.definition.name}.surrogate ({place_of(function)}): {self.definition.name} has a rule at {self.definition.rules[0].place}; "
-                "an op has rules or a surrogate."
-            )
+        """Decorate the function whose gradient backward returns instead: by autograd, or by rules that compute the same at less cost."""
         self._set("surrogate", function, positional(function))
         self._give_function()
         return function

@@ -167,7 +167,7 @@ class Built:
             own["cast"] = autocast.caster(definition.autocast)
         if definition.inference is not None:
             own["inference"] = forward_of(replace(definition, body=definition.inference, kernels={}), self.module)
-        if definition.surrogate is not None:
+        if definition.automatic == "surrogate":
             own["probe"] = automatic.Probe(definition)
         return {**shared, **own, **rules}
 

@@ -22,7 +22,7 @@ def explanation(definition: Definition) -> str:
 def _of_argument(definition: Definition, name: str, static: bool) -> str:
     if static:
         return "static: never differentiated"
-    if definition.surrogate is not None:
+    if definition.automatic == "surrogate":
         return "gradient of the surrogate; keeps what that reads"
     if definition.automatic == "recompute":
         return "autograd of the body, " + (
@@ -42,7 +42,8 @@ def _describe(definition: Definition, rule: Rule, name: str) -> str:
     if len(rule.targets) > 1:
         parts.append(f"together with {listed(target for target in rule.targets if target != name)}")
     parts.append(f"keeps {', '.join(keeps)}" if keeps else "keeps nothing")
-    declared = [text for text, given in (("not exact", not rule.exact), ("not linear", not rule.linear), ("once", rule.once)) if given]
+    deliberate = (("of the surrogate", definition.surrogate is not None), ("not exact", not rule.exact), ("not linear", not rule.linear))
+    declared = [text for text, given in (*deliberate, ("once", rule.once)) if given]
     return ", ".join(parts + declared)
 
 
@@ -72,11 +73,11 @@ def _forward(definition: Definition) -> str:
         return f"from linear in {', '.join(definition.linear)}" + ("" if definition.opaque else "; else derived from the vjp rules")
     if definition.elementwise:
         return "from elementwise"
-    if definition.opaque and definition.surrogate is None:
+    if definition.opaque and definition.automatic is None:
         return f"missing: give @{definition.name}.jvp, or declare linear or elementwise"
     if any(not rule.linear for rule in definition.rules):
         return f"missing: a rule is declared linear=False; give @{definition.name}.jvp"
-    return "derived from the surrogate" if definition.surrogate is not None else "derived from the vjp rules"
+    return "derived from the surrogate" if definition.automatic == "surrogate" else "derived from the vjp rules"
 
 
 def _batching(definition: Definition) -> str:

@@ -46,7 +46,7 @@ def push_of(definition: Definition, body: Callable[..., Any], saved_args: Callab
             outs = _linear(definition, body, saved_args(ctx, saved), tangents)
         elif definition.elementwise and not definition.automatic and not any(tangents[i].is_complex() for i in moving) and len(ctx.metas) == 1:
             outs = _elementwise(definition, pull, ctx, saved, tangents, moving)
-        elif definition.opaque and definition.surrogate is None:
+        elif definition.opaque and definition.automatic is None:
             raise OpError(
                 f"{definition.name} ({definition.place}) is opaque, so forward mode cannot be derived from its rules: they may call kernels that "
                 f"autograd does not see. Give @{definition.name}.jvp, or declare linear=(...) if it is linear in its arguments."

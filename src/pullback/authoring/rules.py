@@ -127,9 +127,11 @@ class Definition:
         """How gradients come about where there are no rules."""
         if self.made is not None:
             return self.made
+        if self.rules:
+            return None
         if self.surrogate is not None:
             return "surrogate"
-        return "recompute" if not self.rules and not self.opaque else None
+        return None if self.opaque else "recompute"
 
     def param(self, name: str) -> Param:
         return next(param for param in self.params if param.name == name)
@@ -274,10 +276,6 @@ def make_rule(definition: Definition, targets: tuple[str, ...], function: Callab
 def _check_targets(definition: Definition, targets: tuple[str, ...], of: str | None, where: str) -> None:
     if not targets:
         raise OpError(f'{where}: name the argument whose gradient the rule returns, for example @{definition.name}.vjp("{definition.names[0]}").')
-    if definition.surrogate is not None:
-        raise OpError(
-            f"{where}: {definition.name} has a surrogate at {place_of(definition.surrogate)}; its gradient comes from there, so rules are refused."
-        )
     known = (*definition.names, *definition.kept)
     for target in targets:
         if not isinstance(target, str) or target not in known:
