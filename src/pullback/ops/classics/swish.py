@@ -60,8 +60,8 @@ def swish(x: Tensor, beta: float | Tensor = 1.0) -> Tensor:
 
 @swish.vjp("x")
 def _(dy: Tensor, x: Tensor, beta: float | Tensor) -> Tensor:
-    if isinstance(beta, (int, float)) and beta == 1:
-        return torch.ops.aten.silu_backward(dy, x)
+    if isinstance(beta, (int, float)) and beta == 1 and not torch.is_grad_enabled():
+        return torch.ops.aten.silu_backward(dy, x)  # fused, and has no derivative of its own
     s = torch.sigmoid(beta * x)
     return dy * (s + beta * x * s * (1 - s))
 
