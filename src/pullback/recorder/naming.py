@@ -39,15 +39,23 @@ def is_own(record: FunctionRecord, modules: Sequence[str] = ()) -> bool:
 
 
 def record_of(function: type[torch.autograd.Function]) -> FunctionRecord:
-    """Return an empty record under the name of what the class stands for."""
+    """Return an empty record under the name of what the class stands for; `locate` adds where that is, which takes reading its file."""
     module = function.__module__
     if module == LIBRARY:
         return _of_library(function)
     if module.startswith(GENERATED):
         return _of_op(function)
-    path, line = _place(function)
     name = f"{module}.{function.__qualname__}"
-    return FunctionRecord(name, "function", module, function.__qualname__, path, line, live=function)
+    return FunctionRecord(name, "function", module, function.__qualname__, live=function)
+
+
+def locate(record: FunctionRecord) -> None:
+    """Add file and line to the record of something that is loaded."""
+    if record.live is None or record.path or record.kind == "library":
+        return
+    location = resolve_target(record.live).location
+    if location is not None:
+        record.path, record.line = relative_path(location.path), location.line
 
 
 def argument_names(function: type[torch.autograd.Function], record: FunctionRecord) -> tuple[str, ...]:
@@ -71,8 +79,7 @@ def _of_op(function: type[torch.autograd.Function]) -> FunctionRecord:
     identity = getattr(generated, "defined_at", None)
     qualname = identity or function.__qualname__
     live = _live_op(module, qualname, generated) if identity else None
-    path, line = _place(live) if live is not None else ("", 0)
-    return FunctionRecord(f"{module}.{qualname}", "op", module, qualname, path, line, live=live)
+    return FunctionRecord(f"{module}.{qualname}", "op", module, qualname, live=live)
 
 
 def _live_op(module: str, qualname: str, generated: Any) -> Any:
@@ -97,8 +104,3 @@ def _live_library(function: type[torch.autograd.Function]) -> Any:
     names = inspect.getclosurevars(forward).nonlocals if inspect.isfunction(forward) else {}
     found = names.get("op")
     return found if _compat.library_op(found) else None
-
-
-def _place(thing: Any) -> tuple[str, int]:
-    location = resolve_target(thing).location
-    return (relative_path(location.path), location.line) if location is not None else ("", 0)

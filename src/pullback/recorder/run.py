@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 import os
 import platform
 import sys
@@ -19,6 +20,7 @@ from ..capture.casefile import write_recording
 from ..capture.recorded import FunctionRecord, Recording
 from ..report.finding import JSON
 from ..report.report import Report
+from .naming import locate
 from .observe import Entry, Observer
 from .patch import Patches
 from .profile import Profile
@@ -96,6 +98,8 @@ class Run:
         """What was noted so far."""
         self._patches.settle()
         used = [record for record in self._records.values() if record.calls or any(s.raised for s in record.signatures)]
+        for record in used:
+            locate(record)
         graphs = self._graphs + (_compat.compiled_graphs() - self._graphs_before if self._running else 0)
         return Recording(used, environment(), graphs, tuple(self._compiled))
 
@@ -180,7 +184,13 @@ def recording(*, values: bool = True) -> Iterator[Run]:
 
 def _same_thing(known: FunctionRecord, record: FunctionRecord) -> bool:
     """Whether two classes stand for the same op, or one defines the other anew (a cell of a notebook that is run again, a test's local class)."""
-    return known.kind == record.kind and (known.kind != "function" or (known.path, known.line) == (record.path, record.line))
+    return known.kind == record.kind and (known.kind != "function" or _written_at(known.live) == _written_at(record.live))
+
+
+def _written_at(function: Any) -> tuple[str, int] | None:
+    """Where the forward of a class is written, as its code object knows it."""
+    code = getattr(inspect.unwrap(function.forward), "__code__", None) if function is not None else None
+    return None if code is None else (code.co_filename, code.co_firstlineno)
 
 
 def environment() -> dict[str, JSON]:
