@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -55,29 +55,43 @@ class Folded:
         graph: The graph, reshapes left out where it is large.
         items: Nodes and groups in the order of the forward.
         stands_for: For every node the index of the node that is shown in its place.
+        kept: For every node its index in the whole graph.
         left_out: How many reshapes are not shown.
     """
 
     graph: Graph
     items: tuple[Item, ...]
     stands_for: list[int]
+    kept: Sequence[int]
     left_out: int = 0
 
 
 def fold(graph: Graph) -> Folded:
-    """Return the graph with repeated parts folded."""
-    drawn = graph if len(graph.nodes) <= DRAW_RESHAPES_UP_TO else without_reshapes(graph)
+    """Return the graph with repeated parts folded, and stretches of a long rest as sections that do not show what is in them."""
+    return _folded(graph, _sectioned)
+
+
+def fold_whole(graph: Graph) -> Folded:
+    """Return the graph with repeated parts folded and nothing else: every operator that is not a copy is in it, however many there are."""
+    return _folded(graph, lambda items, stands_for: items)
+
+
+def _folded(graph: Graph, sectioned: Callable[[list[Item], list[int]], list[Item]]) -> Folded:
+    drawn, kept = (graph, range(len(graph.nodes))) if len(graph.nodes) <= DRAW_RESHAPES_UP_TO else without_reshapes(graph)
     stands_for = list(range(len(drawn.nodes)))
-    items = _sectioned(_Folder(drawn, stands_for).run(), stands_for)
-    items = _by_module(items, drawn.nodes, "")
-    return Folded(drawn, tuple(items), stands_for, len(graph.nodes) - len(drawn.nodes))
+    items = _by_module(sectioned(_Folder(drawn, stands_for).run(), stands_for), drawn.nodes, "")
+    return Folded(drawn, tuple(items), stands_for, kept, len(graph.nodes) - len(drawn.nodes))
 
 
-def without_reshapes(graph: Graph) -> Graph:
-    """Return the graph without the operators that only change a shape or strides; their arguments go on to who uses them."""
+def without_reshapes(graph: Graph) -> tuple[Graph, Sequence[int]]:
+    """Return the graph without the operators that only change a shape or strides, and the indices of the others.
+
+    The arguments of a left out operator go on to who uses it.
+    """
     through: list[tuple[int, int] | None] = []
     place: list[int] = []
     kept: list[Node] = []
+    indices: list[int] = []
     roots = {index for index, _ in graph.outputs}
 
     def real(source: tuple[int, int]) -> tuple[int, int]:
@@ -92,7 +106,8 @@ def without_reshapes(graph: Graph) -> Graph:
         through.append(None)
         place.append(len(kept))
         kept.append(replace(node, sources=sources) if sources != node.sources else node)
-    return Graph(tuple(kept), tuple(map(real, graph.outputs)))
+        indices.append(index)
+    return Graph(tuple(kept), tuple(map(real, graph.outputs))), indices
 
 
 def _sectioned(items: list[Item], stands_for: list[int]) -> list[Item]:
