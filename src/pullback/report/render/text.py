@@ -20,7 +20,7 @@ from rich.text import Text
 from ..clean import clean
 from ..finding import SEVERITIES, Evidence, Finding, Location
 from ..report import Report
-from .summary import Counts, folded_reasons, searched_samples, short_names, summary_line, table_rows
+from .summary import Counts, folded_reasons, searched_samples, short_names, shown_path, summary_line, table_rows
 
 LABEL = 11
 OUTPUT_LINES = 10
@@ -154,15 +154,6 @@ def _source_line(location: Location) -> str:
         return linecache.getline(location.path, location.line) if os.path.isfile(location.path) else ""
     except ValueError:
         return ""
-
-
-def shown_path(path: str) -> str:
-    """Return the path relative to the working directory where it lies below it."""
-    try:
-        relative = os.path.relpath(path)
-    except ValueError:
-        return path
-    return path if relative.startswith("..") else relative
 
 
 def _evidence(evidence: Evidence) -> Text:
