@@ -185,6 +185,22 @@ def import_compiler() -> None:
         importlib.import_module("torch._dynamo")
 
 
+def use_deterministic_algorithms(mode: bool, *, warn_only: bool) -> None:
+    """torch.use_deterministic_algorithms without importing the compiler (1.1 s), whose own setting it changes too.
+
+    Fallback: the public function. Retire when that no longer imports inductor.
+    """
+    import sys
+
+    import torch
+
+    setter = getattr(torch._C, "_set_deterministic_algorithms", None)
+    if setter is None or "torch._inductor.config" in sys.modules:
+        torch.use_deterministic_algorithms(mode, warn_only=warn_only)
+    elif (mode, warn_only) != (torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()):
+        setter(mode, warn_only=warn_only)
+
+
 def compiled_from(function: Any) -> Any:
     """The function that torch.compile wrapped, None for any other.
 
@@ -471,3 +487,86 @@ def is_registered(name: str) -> bool:
     import torch
 
     return any(known == name or known.startswith(f"{name}.") for known in torch._C._dispatch_get_all_op_names())
+
+
+def onednn_linear() -> Any:
+    """``(x, weight, bias) -> x weightᵀ + bias`` by oneDNN for float32 on CPU, without a derivative; None where torch was built without it.
+
+    Fallback: torch's own product. Retire when torch chooses the faster of its two libraries for float32, or lets callers choose.
+    """
+    import torch
+
+    kernel = getattr(torch.ops.mkldnn, "_linear_pointwise", None) if torch.backends.mkldnn.is_available() else None
+    if kernel is None:
+        return None
+    return lambda x, weight, bias: kernel(x, weight, bias, "none", [], "")
+
+
+def allocations(call: Any) -> list[int]:
+    """Bytes that torch's allocators hand out (positive) and get back (negative) while `call()` runs, in order.
+
+    Private: `kineto_results` of a profile; its public events leave out what happens inside of operators. torch 2.13 prints a line at start and stop
+    unless this variable is set when the profiler runs first. Fallback: none. Retire when a profile's memory events are public.
+    """
+    import os
+
+    import torch
+
+    before = os.environ.get("KINETO_LOG_LEVEL")
+    os.environ.setdefault("KINETO_LOG_LEVEL", "99")
+    try:
+        with torch.autograd.profiler.profile(profile_memory=True) as profile:
+            call()
+    finally:
+        if before is None:
+            os.environ.pop("KINETO_LOG_LEVEL", None)
+    events = [event for event in profile.kineto_results.events() if event.name() == "[memory]"]
+    return [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
+
+
+def after_backward(callback: Callable[[], None]) -> None:
+    """Call `callback` when the backward that is running now has ended; callable from a hook on a tensor.
+
+    Fallback: none; DDP and FSDP are built on it. Retire when the engine's queue_callback gets a public name.
+    """
+    from torch.autograd import Variable
+
+    Variable._execution_engine.queue_callback(callback)  # type: ignore[attr-defined]
+
+
+def flattened(tensors: list[Any]) -> Any:
+    """One vector of the elements of dense tensors of one dtype.
+
+    Fallback: torch.cat of flattened tensors, which takes several times as long. Retire when torch exports the C function.
+    """
+    import torch
+
+    flatten = getattr(torch._C._nn, "flatten_dense_tensors", None)
+    return flatten(tensors) if flatten is not None else torch.cat([tensor.flatten() for tensor in tensors])
+
+
+def norms(tensors: list[Any]) -> list[Any]:
+    """The 2-norms of tensors of one dtype, in one call.
+
+    Fallback: one call a tensor. Retire when torch._foreach_norm gets a public name.
+    """
+    import torch
+
+    foreach = getattr(torch, "_foreach_norm", None)
+    return list(foreach(tensors)) if foreach is not None else [torch.linalg.vector_norm(tensor) for tensor in tensors]
+
+
+def made_by(node: Any) -> list[str]:
+    """The stack at which a node was made, outermost first, as `traceback.format_stack` writes it; noted only while anomaly mode is on.
+
+    Fallback: none is known. Retire when torch gives `Node.metadata["traceback_"]` a public name.
+    """
+    return list(node.metadata.get("traceback_", ()))
+
+
+def version_of(tensor: Any) -> int:
+    """How often a tensor's memory has been written in place; 0 for an inference tensor, which does not count.
+
+    Fallback: none; documented but underscored. Retire when `Tensor._version` gets a public name.
+    """
+    return 0 if tensor.is_inference() else tensor._version

@@ -514,3 +514,17 @@ def test_forward_mode_with_one_tangent_at_a_time_and_in_any_layout(name):
 def test_affine_gradients_agree_with_the_composite():
     x, a, b = leaf(3), leaf(3), leaf(3)
     assert gradcheck(lambda x, a, b: affine(x, {"scale": a, "shift": b}), (x, a, b))
+
+
+def test_a_residual_that_keeps_does_not_divide_is_kept_for_every_target():
+    @pb.op
+    def product(a, b, scale: float = 2.0):
+        return scale * a * b
+
+    @product.vjp("a", "b", keeps={"a": ("b",), "b": ("a",)})
+    def _(dy, a, b, scale, wanted):
+        return (scale * dy * b if wanted[0] else None, scale * dy * a if wanted[1] else None)
+
+    a, b = leaf(3), leaf(3)
+    assert torch.equal(torch.autograd.grad(product(a, b.detach()).sum(), a)[0], 2 * b.detach())
+    assert torch.equal(torch.autograd.grad(product(a.detach(), b).sum(), b)[0], 2 * a.detach())

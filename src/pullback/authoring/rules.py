@@ -45,7 +45,7 @@ class Rule:
         function: The user's function.
         residuals: What it names beyond the cotangent, in order of its parameters.
         wanted: The name under which it takes the wanted flags, or None.
-        keeps: For a joint rule, what each target needs; all residuals where it does not say.
+        keeps: For a joint rule, what only some targets need: for each, its part of the residuals that are divided so.
         kernels: Versions for a device type.
     """
 
@@ -64,8 +64,11 @@ class Rule:
     kernels: dict[str, Callable[..., Any]] = field(default_factory=dict)
 
     def needed_by(self, target: str) -> tuple[str, ...]:
-        """The residuals that are read for the gradient of `target`."""
-        return self.keeps.get(target, self.residuals)
+        """The residuals that are read for the gradient of `target`: what `keeps` says it needs, and what is said of no target."""
+        if target not in self.keeps:
+            return self.residuals
+        divided = {residual for needed in self.keeps.values() for residual in needed}
+        return tuple(residual for residual in self.residuals if residual in self.keeps[target] or residual not in divided)
 
     @property
     def title(self) -> str:

@@ -10,10 +10,56 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from .classics.swish import swish as swish
+    from .fused._products import probe_products as probe_products
+    from .fused.layer_norm import layer_norm as layer_norm
+    from .fused.linear_act import linear_act as linear_act
+    from .fused.linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
+    from .fused.linear_gelu import linear_gelu as linear_gelu
+    from .fused.logsumexp import logsumexp as logsumexp
+    from .fused.rms_norm import rms_norm as rms_norm
+    from .fused.softmax_cross_entropy import softmax_cross_entropy as softmax_cross_entropy
+    from .fused.swiglu import swiglu as swiglu
+    from .gradients.clip_gradient import clip_gradient as clip_gradient
+    from .gradients.gradient_noise import gradient_noise as gradient_noise
+    from .gradients.reverse_gradient import reverse_gradient as reverse_gradient
+    from .gradients.scale_gradient import scale_gradient as scale_gradient
+    from .gradients.stop_gradient import stop_gradient as stop_gradient
+    from .gradients.zero_nan_gradient import zero_nan_gradient as zero_nan_gradient
+    from .surrogates.argmax_onehot_ste import argmax_onehot_ste as argmax_onehot_ste
+    from .surrogates.clamp_ste import clamp_ste as clamp_ste
+    from .surrogates.fake_quantize import fake_quantize as fake_quantize
+    from .surrogates.gumbel_st import gumbel_st as gumbel_st
+    from .surrogates.heaviside import heaviside as heaviside
+    from .surrogates.lookup import lookup as lookup
+    from .surrogates.round_ste import round_ste as round_ste
+    from .surrogates.sign_ste import sign_ste as sign_ste
 
 # A module named like its op lies in a family's folder, so importing it never takes the op's place in this one.
 _HOMES = {
+    "argmax_onehot_ste": "surrogates.argmax_onehot_ste",
+    "clamp_ste": "surrogates.clamp_ste",
+    "clip_gradient": "gradients.clip_gradient",
+    "fake_quantize": "surrogates.fake_quantize",
+    "gradient_noise": "gradients.gradient_noise",
+    "gumbel_st": "surrogates.gumbel_st",
+    "heaviside": "surrogates.heaviside",
+    "layer_norm": "fused.layer_norm",
+    "linear_act": "fused.linear_act",
+    "linear_cross_entropy": "fused.linear_cross_entropy",
+    "linear_gelu": "fused.linear_gelu",
+    "logsumexp": "fused.logsumexp",
+    "lookup": "surrogates.lookup",
+    "probe_products": "fused._products",
+    "reverse_gradient": "gradients.reverse_gradient",
+    "rms_norm": "fused.rms_norm",
+    "round_ste": "surrogates.round_ste",
+    "scale_gradient": "gradients.scale_gradient",
+    "sign_ste": "surrogates.sign_ste",
+    "softmax_cross_entropy": "fused.softmax_cross_entropy",
+    "stop_gradient": "gradients.stop_gradient",
+    "swiglu": "fused.swiglu",
     "swish": "classics.swish",
+    "zero_nan_gradient": "gradients.zero_nan_gradient",
 }
 
 __all__ = [*_HOMES]

@@ -1,0 +1,142 @@
+"""Cross-entropy of rows of logits, and its gradient."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import arguments
+from ._eager import accurate
+
+
+class Options(NamedTuple):
+    """What a cross-entropy is made of.
+
+    Args:
+        ignore_index: The target of rows that do not count.
+        label_smoothing: The share of the target that is spread evenly over all classes.
+        soft_cap: c, if logits go through ``c tanh(z / c)`` first.
+        z_loss: The factor of the square of the log-sum-exp, which is added.
+        reduction: ``"mean"`` over the rows that count, ``"sum"`` or ``"none"``.
+    """
+
+    ignore_index: int = -100
+    label_smoothing: float = 0.0
+    soft_cap: float | None = None
+    z_loss: float = 0.0
+    reduction: str = "mean"
+
+
+def check_options(op: str, options: Options) -> None:
+    """Refuse options out of range."""
+    arguments.integer(op, "ignore_index", options.ignore_index)
+    arguments.number(op, "label_smoothing", options.label_smoothing, low=0.0, high=1.0)
+    arguments.number(op, "z_loss", options.z_loss, low=0.0)
+    if options.soft_cap is not None:
+        arguments.number(op, "soft_cap", options.soft_cap)
+        if options.soft_cap <= 0:
+            raise ValueError(f"{op}: soft_cap must be positive, or None for none, got {options.soft_cap!r}.")
+    arguments.choice(op, "reduction", options.reduction, "mean", "sum", "none")
+
+
+def check_target(op: str, target: Any, rows: torch.Size, classes: int, options: Options, look: bool) -> None:
+    """Refuse a target of another shape or dtype, and, with `look`, entries that are no class.
+
+    Raises:
+        TypeError: for what is no integer tensor.
+        ValueError: for another shape.
+        IndexError: for an entry that is no class.
+    """
+    if not isinstance(target, Tensor) or target.dtype not in (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8):
+        got = f"dtype {target.dtype}" if isinstance(target, Tensor) else f"{type(target).__name__} {target!r}"
+        raise TypeError(f"{op}: target must be an integer tensor of class numbers, got {got}.")
+    if target.shape != rows:
+        raise ValueError(f"{op}: target must have the shape {list(rows)}, one class for each row, got {list(target.shape)}.")
+    if look and target.numel():
+        wrong = ((target < 0) | (target >= classes)) & (target != options.ignore_index)
+        if wrong.any():
+            first = int(target[wrong][0])
+            raise IndexError(f"{op}: target must hold classes from 0 to {classes - 1}, or ignore_index {options.ignore_index}; got {first}.")
+
+
+def capped(z: Tensor, options: Options) -> Tensor:
+    """The logits that the loss is computed from, in the dtype in which it is."""
+    z = z.to(accurate(z))
+    return z if options.soft_cap is None else options.soft_cap * torch.tanh(z / options.soft_cap)
+
+
+def places(target: Tensor, options: Options) -> tuple[Tensor, Tensor]:
+    """Which rows count, and the class of each as a column; 0 where it does not."""
+    counts = target != options.ignore_index
+    return counts, torch.where(counts, target, 0).long().unsqueeze(-1)
+
+
+def losses(logits: Tensor, target: Tensor, options: Options) -> Tensor:
+    """The loss of each row of ``[rows, classes]``."""
+    z = capped(logits, options)
+    counts, at = places(target, options)
+    log_p = torch.log_softmax(z, -1)
+    loss = -log_p.gather(-1, at).squeeze(-1)
+    if options.label_smoothing:
+        loss = (1 - options.label_smoothing) * loss - options.label_smoothing * log_p.mean(-1)
+    if options.z_loss:
+        loss = loss + options.z_loss * torch.logsumexp(z, -1).square()
+    return torch.where(counts, loss, 0)
+
+
+def gradients(logits: Tensor, target: Tensor, scale: Tensor, options: Options) -> Tensor:
+    """The gradient of ``sum(scale · losses)`` for the logits, differentiable again."""
+    z = capped(logits, options)
+    _, at = places(target, options)
+    rate = scale
+    if options.z_loss:
+        rate = scale * (1 + 2 * options.z_loss * torch.logsumexp(z, -1))
+    grad = torch.softmax(z, -1) * rate.unsqueeze(-1)
+    if options.label_smoothing:
+        grad = grad - (scale * (options.label_smoothing / z.shape[-1])).unsqueeze(-1)
+    grad = torch.scatter_add(grad, -1, at, ((options.label_smoothing - 1) * scale).unsqueeze(-1))
+    return grad if options.soft_cap is None else grad * (1 - (z / options.soft_cap).square())
+
+
+def gradients_now(logits: Tensor, target: Tensor, scale: Tensor, options: Options) -> Tensor:
+    """The same with as few new blocks of memory as can be; nobody may be recording."""
+    z = capped(logits, options)
+    _, at = places(target, options)
+    rate = scale
+    if options.z_loss:
+        rate = scale * torch.logsumexp(z, -1).mul_(2 * options.z_loss).add_(1)
+    grad = torch.softmax(z, -1).mul_(rate.unsqueeze(-1))
+    if options.label_smoothing:
+        grad.sub_((scale * (options.label_smoothing / z.shape[-1])).unsqueeze(-1))
+    grad.scatter_add_(-1, at, ((options.label_smoothing - 1) * scale).unsqueeze(-1))
+    if options.soft_cap is None:
+        return grad
+    slope = (z / options.soft_cap).square_().neg_().add_(1)
+    return grad.mul_(slope)
+
+
+def reduced(rows: Tensor, target: Tensor, options: Options) -> Tensor:
+    """The loss from those of the rows: their sum, their mean over rows that count, or themselves in the target's shape."""
+    if options.reduction == "none":
+        return rows.reshape(target.shape)
+    total = rows.sum()
+    return total if options.reduction == "sum" else total / _count(target, options)
+
+
+def scales(dy: Tensor, target: Tensor, options: Options, dtype: torch.dtype) -> Tensor:
+    """What the gradient of each row's loss is multiplied with, from the cotangent of the reduced loss; 0 for rows that do not count."""
+    rows = dy.reshape(-1).to(dtype).expand(target.numel())
+    if options.reduction == "mean":
+        rows = rows / _count(target, options)
+    return torch.where(target.reshape(-1) != options.ignore_index, rows, 0)
+
+
+def _count(target: Tensor, options: Options) -> Tensor:
+    return (target != options.ignore_index).sum()
+
+
+def loss_dtype(x: Tensor) -> torch.dtype:
+    """The dtype of the loss: x's, and float32 under autocast, as torch's own cross-entropy has it."""
+    return accurate(x) if torch.is_autocast_enabled(x.device.type) else x.dtype
