@@ -131,6 +131,26 @@ def test_rules_that_are_not_the_surrogates_gradient_are_found():
     assert [finding.code for finding in report.findings] == ["PB508"]
 
 
+@pb.op(static=("width",))
+def step(x, *, width: float = 0.5):
+    return (x > 0).to(x.dtype)
+
+
+@step.surrogate
+def _(x, width):
+    return torch.atan(x / width)
+
+
+def test_a_declared_surrogate_is_called_as_the_op_is():
+    """It need not repeat defaults, nor which arguments are given by keyword."""
+    x = torch.linspace(-1, 1, 6, dtype=torch.float64)
+    declared = step.__pullback__
+    torch.testing.assert_close(declared["surrogate"](x), torch.atan(x / 0.5))
+    torch.testing.assert_close(declared["surrogate"](x, width=2.0), torch.atan(x / 2))
+    torch.testing.assert_close(declared["reference"](x, width=2.0), (x > 0).double())
+    assert [run.status for run in pb.check(step, x, select=["PB508"]).checks] == ["pass"]
+
+
 def test_no_node_is_made_where_no_gradient_is_wanted():
     x = torch.randn(3)
     assert muladd(x, x, x).grad_fn is None

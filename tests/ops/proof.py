@@ -176,7 +176,8 @@ class Proof:
             assert all(out.dtype == dtype for out in outs if out.is_floating_point()), f"{dtype} in, {[out.dtype for out in outs]} out"
             as_exact(outs, call(self.reference), wide(self.reference), dtype, call.text)
             if self.gradient is not None:
-                as_exact(call.backward(self.op), call.backward(self.gradient), wide.backward(self.gradient), dtype, f"gradient, {call.text}")
+                plain, exact = call.backward(self.gradient, call(self.op)), wide.backward(self.gradient, wide(self.op))
+                as_exact(call.backward(self.op), plain, exact, dtype, f"gradient, {call.text}")
 
     def memory(self) -> None:
         if self.kept is None:

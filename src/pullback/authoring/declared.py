@@ -223,6 +223,9 @@ class Declared:
         """Print for each argument its rule and what that keeps, and which transforms are derived or missing."""
         print(explanation(self.definition))
 
+    def _called_like_the_op(self, function: Callable[..., Any]) -> LikeOp:
+        return LikeOp(function, inspect.signature(self.function))
+
     def declaration(self) -> dict[str, Any]:
         """What the rules declare about the gradient."""
         definition = self.definition
@@ -233,8 +236,8 @@ class Declared:
             "exact": all(rule.exact for rule in definition.rules),
             "linear": all(rule.linear for rule in definition.rules),
             "orders": 1 if deliberate or definition.surrogate is not None or any(rule.once for rule in definition.rules) else 2,
-            "surrogate": definition.surrogate,
-            "reference": definition.reference or (None if definition.opaque or definition.mutates else Reference(definition.body)),
+            "surrogate": definition.surrogate and self._called_like_the_op(definition.surrogate),
+            "reference": definition.reference or (None if definition.opaque or definition.mutates else self._called_like_the_op(definition.body)),
             "samples": definition.samples,
             "static": tuple(param.name for param in definition.params if param.static),
             "reason": "; ".join(reasons) or (first_line if deliberate or definition.surrogate is not None else ""),
@@ -242,14 +245,17 @@ class Declared:
         return found
 
 
-class Reference:
-    """An op's body by itself: the same values, by plain torch."""
+class LikeOp:
+    """A body or surrogate, which takes one value for each parameter in order, called as the op is: by keyword, and with the op's defaults."""
 
-    def __init__(self, body: Callable[..., Any]) -> None:
-        self.body = body
+    def __init__(self, function: Callable[..., Any], signature: inspect.Signature) -> None:
+        self.function = function
+        self.signature = signature
 
-    def __call__(self, *args: Any) -> Any:
-        return out_of(self.body(*args))
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        bound = self.signature.bind(*args, **kwargs)
+        bound.apply_defaults()
+        return out_of(self.function(*bound.args, *bound.kwargs.values()))
 
 
 class Declarations(Mapping[str, Any]):
