@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from .classics.swish import swish as swish
     from .fused._products import probe_products as probe_products
+    from .fused.checkpointed import checkpointed as checkpointed
     from .fused.layer_norm import layer_norm as layer_norm
     from .fused.linear_act import linear_act as linear_act
     from .fused.linear_cross_entropy import linear_cross_entropy as linear_cross_entropy
@@ -37,6 +38,7 @@ if TYPE_CHECKING:
 # A module named like its op lies in a family's folder, so importing it never takes the op's place in this one.
 _HOMES = {
     "argmax_onehot_ste": "surrogates.argmax_onehot_ste",
+    "checkpointed": "fused.checkpointed",
     "clamp_ste": "surrogates.clamp_ste",
     "clip_gradient": "gradients.clip_gradient",
     "fake_quantize": "surrogates.fake_quantize",

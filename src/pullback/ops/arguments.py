@@ -37,6 +37,19 @@ def number(op: str, name: str, value: Any, low: float | None = None, high: float
     raise TypeError(f"{op}: {name} must be a number, got {type(value).__name__} {_shown(value)}.")
 
 
+def scalar(op: str, name: str, value: Any, low: float | None = None, high: float | None = None) -> None:
+    """Refuse what is neither a real number within ``[low, high]`` nor a tensor with one element, whose value is not looked at.
+
+    Raises:
+        TypeError: for what is neither.
+        ValueError: for a number out of range, or a tensor of another size.
+    """
+    if not isinstance(value, Tensor):
+        number(op, name, value, low, high)
+    elif value.numel() != 1:
+        raise ValueError(f"{op}: {name} must be a number or a tensor with one element, got the shape {list(value.shape)}.")
+
+
 def integer(op: str, name: str, value: Any, low: int | None = None, high: int | None = None) -> None:
     """Refuse what is no integer within ``[low, high]``.
 
@@ -87,6 +100,17 @@ def broadcasts(op: str, **tensors: Any) -> None:
     except RuntimeError as error:
         listed = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
         raise ValueError(f"{op}: the shapes do not broadcast together: {listed}.") from error
+
+
+def broadcasts_to(op: str, name: str, value: Tensor, x: Tensor) -> None:
+    """Refuse a tensor that does not broadcast to x's shape.
+
+    Raises:
+        ValueError: naming the shapes.
+    """
+    aligned = zip(reversed(value.shape), reversed(x.shape), strict=False)
+    if value.dim() > x.dim() or any(size not in (1, whole) for size, whole in aligned):
+        raise ValueError(f"{op}: {name} must broadcast to the shape {list(x.shape)}, got the shape {list(value.shape)}.")
 
 
 def shape(op: str, name: str, value: Tensor, *expected: int | str) -> None:
