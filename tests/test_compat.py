@@ -1,5 +1,8 @@
 """Every private torch name that pullback uses does what its docstring says."""
 
+import subprocess
+import sys
+
 import pytest
 import torch
 
@@ -288,3 +291,67 @@ def test_freed_tensors_are_none():
     y = torch.ones(2, requires_grad=True).exp()
     y.sum().backward()
     assert [_compat.packed(slot) for slot in _compat.saved_slots(y.grad_fn, "result")] in ([], [None])
+
+
+def test_after_backward_comes_after_every_gradient():
+    x = torch.ones(3, requires_grad=True)
+    y = x * 2
+    seen = []
+    y.register_hook(lambda gradient: _compat.after_backward(lambda: seen.append(x.grad)))
+    y.sum().backward()
+    assert seen[0] is x.grad
+
+
+def test_flattened_and_norms_are_those_of_the_tensors():
+    tensors = [torch.arange(6.0).view(2, 3).t(), torch.tensor(3.0)]
+    assert _compat.flattened(tensors).tolist() == [0.0, 3.0, 1.0, 4.0, 2.0, 5.0, 3.0]
+    assert torch.stack(_compat.norms(tensors)).allclose(torch.tensor([55.0, 9.0]).sqrt())
+
+
+def test_nodes_know_their_line_under_anomaly_mode():
+    with torch.autograd.set_detect_anomaly(True, check_nan=False):
+        y = torch.ones(3, requires_grad=True).exp()
+    assert "test_nodes_know_their_line_under_anomaly_mode" in _compat.made_by(y.grad_fn)[-1]
+    assert _compat.made_by(torch.ones(3, requires_grad=True).exp().grad_fn) == []
+
+
+def test_version_counts_writes():
+    x = torch.ones(3)
+    x.add_(1)
+    assert _compat.version_of(x) == 1
+    with torch.inference_mode():
+        assert _compat.version_of(torch.ones(2)) == 0
+
+
+def test_allocations_are_seen_inside_of_operators(capfd):
+    x, dy = torch.ones(1000, requires_grad=True), torch.ones(1000)
+    changes = _compat.allocations(lambda: torch.autograd.grad(x * torch.sigmoid(x), x, dy))
+    assert sum(changes) == 0
+    assert [change for change in changes if change > 0] == [4000] * 5
+    assert capfd.readouterr() == ("", "")
+
+
+def test_determinism_is_set_without_the_compiler():
+    code = """
+import sys, torch
+from pullback import _compat
+_compat.use_deterministic_algorithms(True, warn_only=True)
+assert torch.are_deterministic_algorithms_enabled() and torch.is_deterministic_algorithms_warn_only_enabled()
+_compat.use_deterministic_algorithms(False, warn_only=False)
+assert not torch.are_deterministic_algorithms_enabled()
+assert "torch._inductor" not in sys.modules
+"""
+    subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_gradients_are_heard_like_by_a_hook():
+    seen = []
+    x = torch.ones(3, requires_grad=True)
+    y = x * 2
+    y.register_hook(lambda gradient: seen.append(("hook", gradient.tolist())))
+    z = y * 3
+    for tensor in (x, y, z):
+        _compat.on_gradient(tensor, lambda gradient, tensor=tensor: seen.append((tensor is x, gradient.tolist())))
+    z.register_hook(lambda gradient: gradient * 2)
+    z.sum().backward()
+    assert seen == [(False, [1.0] * 3), ("hook", [6.0] * 3), (False, [6.0] * 3), (True, [12.0] * 3)]

@@ -570,3 +570,19 @@ def version_of(tensor: Any) -> int:
     Fallback: none; documented but underscored. Retire when `Tensor._version` gets a public name.
     """
     return 0 if tensor.is_inference() else tensor._version
+
+
+def on_gradient(tensor: Any, hook: Callable[[Any], None]) -> None:
+    """Call `hook` with the gradient of `tensor` when backward has it, for good.
+
+    That is `Tensor.register_hook` without the handle that can take the hook off again, which is most of its cost. Fallback: `register_hook`
+    itself, also for leaves. Retire when it is as cheap.
+    """
+    node = tensor.grad_fn
+    if node is None or not hasattr(node, "_register_hook_dict"):
+        tensor.register_hook(hook)
+        return
+    if tensor._backward_hooks is None:
+        tensor._backward_hooks = {}
+        node._register_hook_dict(tensor)
+    tensor._backward_hooks[hook] = hook

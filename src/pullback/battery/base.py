@@ -37,6 +37,7 @@ class Check:
             the Function's own).
         stage: Order: 1 what backward returns and writes, 2 values, 3 the rest, 4 what is slow. Later stages may ask `probe.explained`.
         tier: ``"default"``, ``"thorough"``, ``"distributed"`` or ``"gpu"``.
+        compiler: Whether it makes torch import its compiler.
     """
 
     code: ClassVar[str]
@@ -45,6 +46,7 @@ class Check:
     needs: ClassVar[tuple[Need, ...]] = ("backward", "repeats")
     stage: ClassVar[int] = 3
     tier: ClassVar[Literal["default", "thorough", "distributed", "gpu"]] = "default"
+    compiler: ClassVar[bool] = False
 
     def run(self, probe: Probe) -> Iterable[Finding]:
         """Yield findings about the probe's case.

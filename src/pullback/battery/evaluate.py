@@ -15,7 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .. import trees
+from .. import _compat, trees
 from ..capture.calls import Target
 from ..capture.case import Case
 
@@ -462,7 +462,7 @@ def preserved_state() -> Iterator[None]:
             numpy.random.set_state(before[2])
         torch.set_default_dtype(before[3])
         torch.set_grad_enabled(before[4])
-        torch.use_deterministic_algorithms(before[5], warn_only=before[6])
+        _compat.use_deterministic_algorithms(before[5], warn_only=before[6])
         if torch.is_anomaly_enabled() != before[7]:
             torch.autograd.set_detect_anomaly(before[7])
 

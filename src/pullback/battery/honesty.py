@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from .. import _compat
 from ..report.finding import Evidence
 from . import tolerance
 from .against import Against, as_plain, difference
@@ -59,13 +60,13 @@ def nan_in_fresh_memory() -> Iterator[None]:
     before = torch.are_deterministic_algorithms_enabled(), torch.is_deterministic_algorithms_warn_only_enabled()
     setting: Any = torch.utils.deterministic
     filled = setting.fill_uninitialized_memory
-    torch.use_deterministic_algorithms(True, warn_only=True)
+    _compat.use_deterministic_algorithms(True, warn_only=True)
     setting.fill_uninitialized_memory = True
     try:
         yield
     finally:
         setting.fill_uninitialized_memory = filled
-        torch.use_deterministic_algorithms(before[0], warn_only=before[1])
+        _compat.use_deterministic_algorithms(before[0], warn_only=before[1])
 
 
 def unwritten(probe: Probe, against: Against) -> Trick | None:

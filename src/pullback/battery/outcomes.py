@@ -31,7 +31,7 @@ class Options:
         timeout: Seconds for one check, and for one import.
         jobs: Number of workers.
         battery: Module that provides `run_case` and `Settings`.
-        preload: Module that a worker imports once for all its checks.
+        preload: Module that a worker imports once for all its checks; None for the one that the selected checks need.
         share: The number of this process among those that share the work, and how many they are.
     """
 
@@ -42,13 +42,21 @@ class Options:
     timeout: float = 60.0
     jobs: int = 1
     battery: str = "pullback.battery.check"
-    preload: str = "pullback.battery.warm"
+    preload: str | None = None
     share: tuple[int, int] = (0, 1)
 
     @property
     def seed(self) -> int:
         """The seed of everything."""
         return int(self.settings.get("seed", 0))
+
+    @property
+    def imports(self) -> str:
+        """The module that a worker imports once for all its checks."""
+        if self.preload is not None:
+            return self.preload
+        selected = self.settings.get("select") or registry()
+        return "pullback.battery.warm" if any(registry()[code].compiler for code in selected) else "pullback.battery.warm_eager"
 
 
 @dataclass(frozen=True, slots=True)

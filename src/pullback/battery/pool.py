@@ -97,7 +97,7 @@ class _Pool:
             worker: Worker | None = None
             while (item := self._next(worker)) is not None:
                 if worker is None:
-                    worker = stack.enter_context(Worker(self._options.preload))
+                    worker = stack.enter_context(Worker(self._options.imports))
                     self._workers.append(worker)
                 self._do(worker, *item)
 

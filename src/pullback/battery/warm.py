@@ -1,11 +1,6 @@
-"""Importing this module imports everything a check needs, so that processes forked afterwards share it."""
+"""Importing this module imports everything a check needs, the compiler too, so that processes forked afterwards share it."""
 
 from .. import _compat
-from . import check as check
-from . import samples as samples
-from . import search as search
-from . import searched as searched
-from .base import all_checks
+from . import warm_eager as warm_eager
 
 _compat.import_compiler()
-all_checks()

@@ -120,7 +120,7 @@ class Suite:
 
     def _one_worker(self) -> Worker:
         if not self._started:
-            self._started.append(self._worker.enter_context(Worker(self.policy.options.preload)))
+            self._started.append(self._worker.enter_context(Worker(self.policy.options.imports)))
         return self._started[0]
 
     def close(self) -> None:

@@ -39,7 +39,17 @@ class UnknownCode(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Code:
-    """One entry of the registry."""
+    """One entry of the registry.
+
+    Args:
+        code: ``"PB604"``.
+        name: Of the fault.
+        severity: Of its findings, unless they say otherwise.
+        doc: Its page.
+        path: The file that defines it.
+        tier: Of a check: when it runs.
+        compiler: Of a check: whether it makes torch import its compiler, which takes a second.
+    """
 
     code: str
     name: str
@@ -47,6 +57,7 @@ class Code:
     doc: str
     path: str
     tier: str = "default"
+    compiler: bool = False
 
     @property
     def family(self) -> str:
@@ -110,5 +121,6 @@ def _read(path: Path) -> Code:
                     doc=inspect.cleandoc(ast.get_docstring(node) or ""),
                     path=str(path),
                     tier=str(values.get("tier", "default")),
+                    compiler=bool(values.get("compiler", False)),
                 )
     raise RuntimeError(f"{path} defines no code: one class with code, name and severity is expected")

@@ -50,6 +50,7 @@ class CheckpointMismatch(Check):
     code = "PB616"
     name = "checkpoint-mismatch"
     severity = "error"
+    compiler = True
 
     def run(self, probe: Probe) -> Iterator[Finding]:
         if _changes_inputs(probe.native):

@@ -51,6 +51,7 @@ class FuncMismatch(Check):
     code = "PB702"
     name = "func-mismatch"
     severity = "error"
+    compiler = True
     needs = ("backward", "repeats", "function")
 
     def run(self, probe: Probe) -> Iterator[Finding]:

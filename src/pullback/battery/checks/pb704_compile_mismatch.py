@@ -34,6 +34,7 @@ class CompileMismatch(Check):
     code = "PB704"
     name = "compile-mismatch"
     severity = "error"
+    compiler = True
     needs = ("backward", "repeats")
     stage = 4
     tier = "thorough"

@@ -28,6 +28,7 @@ class CompileUnsupported(Check):
     code = "PB705"
     name = "compile-unsupported"
     severity = "note"
+    compiler = True
     needs = ("backward", "repeats")
     stage = 4
     tier = "thorough"

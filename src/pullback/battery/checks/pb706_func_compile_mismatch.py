@@ -46,6 +46,7 @@ class FuncCompileMismatch(Check):
     code = "PB706"
     name = "func-compile-mismatch"
     severity = "warning"
+    compiler = True
     needs = ("backward", "repeats", "function")
     stage = 4
 

@@ -38,6 +38,7 @@ class Recompiles(Check):
     code = "PB707"
     name = "recompiles"
     severity = "note"
+    compiler = True
     needs = ("backward", "repeats")
     stage = 4
     tier = "thorough"

@@ -31,6 +31,7 @@ class ExportDropsBackward(Check):
     code = "PB708"
     name = "export-drops-backward"
     severity = "note"
+    compiler = True
     needs = ("backward", "repeats")
     stage = 4
     tier = "thorough"

@@ -47,6 +47,7 @@ class WrongOnOtherDevice(Check):
     code = "PB801"
     name = "wrong-on-other-device"
     severity = "warning"
+    compiler = True
     needs = ("backward",)
 
     def run(self, probe: Probe) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ... import _compat
 from .syntax import FunctionSource
 from .uses import mentions
 
@@ -34,7 +35,7 @@ def restored() -> Iterator[None]:
         if numpy is not None and numpy_state is not None:
             numpy.random.set_state(numpy_state)
         torch.set_default_dtype(dtype)
-        torch.use_deterministic_algorithms(deterministic, warn_only=warn_only)
+        _compat.use_deterministic_algorithms(deterministic, warn_only=warn_only)
         if torch.get_num_threads() != threads:
             torch.set_num_threads(threads)
 
