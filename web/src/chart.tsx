@@ -1,0 +1,129 @@
+import { useEffect, useRef } from "preact/hooks";
+import uPlot from "uplot";
+import "uplot/dist/uPlot.min.css";
+import { significant } from "./format";
+import { dark } from "./theme";
+import type { Axis, Chart } from "./types";
+
+const COLOURS = ["--c0", "--c1", "--c2", "--c3", "--c4", "--c5"];
+const HEIGHT = 420;
+
+export function ChartView({ chart }: { chart: Chart }) {
+  const holder = useRef<HTMLDivElement>(null);
+  const scheme = dark.value;
+  useEffect(() => {
+    const element = holder.current!;
+    const plot = new uPlot(optionsOf(chart, element.clientWidth), dataOf(chart), element);
+    const resized = new ResizeObserver(() => plot.setSize({ width: element.clientWidth, height: HEIGHT }));
+    resized.observe(element);
+    return () => {
+      resized.disconnect();
+      plot.destroy();
+    };
+  }, [chart, scheme]);
+  return (
+    <figure class="chart">
+      <figcaption>{chart.note}</figcaption>
+      <div ref={holder} class="plot" role="img" aria-label={`${chart.y.label} over ${chart.x.label}; the numbers stand below`} />
+      <details>
+        <summary>Numbers</summary>
+        <Numbers chart={chart} />
+      </details>
+    </figure>
+  );
+}
+
+/** All series over the union of their x; null where a series has no point. */
+function dataOf(chart: Chart): uPlot.AlignedData {
+  const finite = (x: number | null): x is number => x !== null && Number.isFinite(x) && (!chart.x.log || x > 0);
+  const xs = [...new Set(chart.series.flatMap((series) => series.x.filter(finite)))].sort((a, b) => a - b);
+  const columns = chart.series.flatMap((series) => [series.y, ...(banded(series) ? [series.low!, series.high!] : [])].map((values) => ({ series, values })));
+  return [
+    xs,
+    ...columns.map(({ series, values }) => {
+      const known = new Map(series.x.map((x, i) => [x, values[i]]));
+      return xs.map((x) => {
+        const y = known.get(x) ?? null;
+        return y !== null && Number.isFinite(y) && (!chart.y.log || y > 0) ? y : null;
+      });
+    }),
+  ];
+}
+
+const banded = (series: Chart["series"][number]): boolean => Boolean(series.low && series.high);
+
+function optionsOf(chart: Chart, width: number): uPlot.Options {
+  const style = getComputedStyle(document.documentElement);
+  const colour = (name: string) => style.getPropertyValue(name).trim();
+  const series: uPlot.Series[] = [{ label: chart.x.label, value: shown }];
+  const bands: uPlot.Band[] = [];
+  chart.series.forEach((own, i) => {
+    const stroke = colour(COLOURS[i % COLOURS.length]);
+    const dash = i >= COLOURS.length ? [6, 4] : undefined;
+    series.push({ label: own.name, stroke, width: 2, dash, spanGaps: true, points: { show: true, size: 6, fill: colour("--bg") }, value: shown });
+    if (!banded(own)) return;
+    const at = series.length;
+    for (const bound of ["low", "high"]) series.push({ label: `${own.name} ${bound}`, class: "bound", width: 0, stroke: "transparent", points: { show: false }, spanGaps: true, value: shown });
+    bands.push({ series: [at + 1, at], fill: `${stroke}2e` });
+  });
+  const axis = (about: Axis): uPlot.Axis => ({
+    label: about.label,
+    stroke: colour("--soft"),
+    font: "12px system-ui, sans-serif",
+    labelFont: "13px system-ui, sans-serif",
+    grid: { stroke: colour("--line"), width: 0.5 },
+    ticks: { stroke: colour("--line"), width: 1 },
+    values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : short(tick))),
+  });
+  return {
+    width,
+    height: HEIGHT,
+    series,
+    bands,
+    scales: { x: { time: false, distr: chart.x.log ? 3 : 1 }, y: { distr: chart.y.log ? 3 : 1 } },
+    axes: [{ ...axis(chart.x), size: 44 }, { ...axis(chart.y), size: 64 }],
+    legend: { live: true },
+    cursor: { drag: { x: true, y: false }, focus: { prox: 24 } },
+    focus: { alpha: 0.35 },
+  };
+}
+
+const shown = (_: uPlot, value: number | null): string => (value === null ? "–" : significant(value));
+
+function short(value: number): string {
+  const size = Math.abs(value);
+  if (size >= 1e9 || (size > 0 && size < 1e-3)) return value.toExponential(0);
+  return size >= 1e6 ? `${significant(value / 1e6)}M` : size >= 1e4 ? `${significant(value / 1e3)}k` : significant(value);
+}
+
+function Numbers({ chart }: { chart: Chart }) {
+  return (
+    <div class="wide" tabIndex={0} role="region" aria-label="Numbers">
+      <table>
+        <thead>
+          <tr>
+            <th scope="col">series</th>
+            <th scope="col" class="number">{chart.x.label}</th>
+            <th scope="col" class="number">{chart.y.label}</th>
+            <th scope="col" class="number">from</th>
+            <th scope="col" class="number">to</th>
+          </tr>
+        </thead>
+        <tbody>
+          {chart.series.flatMap((series) =>
+            series.x.map((x, i) => (
+              <tr key={`${series.name}${i}`}>
+                <td>{series.name}</td>
+                {[x, series.y[i], series.low?.[i], series.high?.[i]].map((value, j) => (
+                  <td key={j} class="number">
+                    {value === null || value === undefined ? "" : significant(value)}
+                  </td>
+                ))}
+              </tr>
+            )),
+          )}
+        </tbody>
+      </table>
+    </div>
+  );
+}

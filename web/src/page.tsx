@@ -1,0 +1,83 @@
+import { useEffect } from "preact/hooks";
+import { ChartView } from "./chart";
+import { FindingsView } from "./findings";
+import { last } from "./format";
+import { GraphView } from "./graph/view";
+import { route, section as chosen } from "./route";
+import { SavedView } from "./saved";
+import { TraceView } from "./trace";
+import type { Page, Section } from "./types";
+
+const NAMES: Record<string, string> = { findings: "Findings", graph: "Graph", trace: "Trace", saved: "Saved memory", chart: "Chart" };
+
+const nameOf = (section: Section): string => section.title ?? NAMES[section.kind] ?? section.kind;
+
+export function PageView({ page }: { page: Page }) {
+  void route.value;
+  const index = Math.min(page.sections.length - 1, Math.max(0, chosen.value));
+  const section = page.sections[index];
+  useEffect(() => {
+    document.title = page.sections.length > 1 ? `${nameOf(section)} · ${page.title}` : page.title;
+  }, [index]);
+  return (
+    <div class={`page ${section?.kind ?? ""}`}>
+      <header>
+        <h1>{page.title}</h1>
+        {page.sections.length > 1 && <Contents page={page} index={index} />}
+      </header>
+      <main>{section ? <View key={index} {...{ page, section }} /> : <p class="empty">This page has no sections.</p>}</main>
+    </div>
+  );
+}
+
+function Contents({ page, index }: { page: Page; index: number }) {
+  const groups = new Map<string, [Section, number][]>();
+  page.sections.forEach((section, i) => {
+    const subject = section.kind === "trace" ? "" : (section.subject ?? "");
+    const key = groupOf(section) || subject;
+    groups.set(key, [...(groups.get(key) ?? []), [section, i]]);
+  });
+  return (
+    <nav aria-label="Sections">
+      {[...groups].map(([subject, entries]) => (
+        <div key={subject} class="entry">
+          {subject && groups.size > 1 && <span title={subject}>{last(subject)}</span>}
+          {entries.map(([section, i]) => (
+            <a key={i} href={`#s=${i}`} aria-current={i === index ? "page" : undefined}>
+              {nameOf(section)}
+            </a>
+          ))}
+        </div>
+      ))}
+    </nav>
+  );
+}
+
+const groupOf = (section: Section): string => (section as { subject?: string }).subject ?? "";
+
+function View({ page, section }: { page: Page; section: Section }) {
+  switch (section.kind) {
+    case "findings":
+      return <FindingsView data={section} />;
+    case "graph":
+      return <GraphView graph={section} name={section.subject ?? "graph"} badges={badgesOf(page)} />;
+    case "trace":
+      return <TraceView trace={section} />;
+    case "saved":
+      return <SavedView saved={section} />;
+    case "chart":
+      return <ChartView chart={section} />;
+    default:
+      return <pre class="printed">{JSON.stringify(section, null, 1)}</pre>;
+  }
+}
+
+/** How many findings, notes aside, each Function has anywhere in the page. */
+function badgesOf(page: Page): Map<string, number> {
+  const badges = new Map<string, number>();
+  for (const section of page.sections) {
+    if (section.kind !== "findings") continue;
+    for (const { subject, severity } of section.report.findings) if (severity !== "note") badges.set(last(subject), (badges.get(last(subject)) ?? 0) + 1);
+  }
+  return badges;
+}

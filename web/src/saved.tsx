@@ -1,0 +1,168 @@
+import { count, place, size } from "./format";
+import { go, param } from "./route";
+import { type Rect, squarified } from "./treemap";
+import type { Block, Holder, Saved } from "./types";
+
+const WIDTH = 960;
+const HEIGHT = 320;
+const HEAD = 22;
+const DRAWN = 300;
+const LISTED = 500;
+const WAYS: Record<string, string> = { packed: "packed by a saved-tensor hook", ctx: "on ctx, unseen by saved-tensor hooks" };
+
+interface Owner {
+  name: string;
+  bytes: number;
+  blocks: { block: Block; index: number }[];
+}
+
+const ownerOf = (block: Block): string => [...new Set(block.holders.map((holder) => holder.node))].join(" + ");
+
+function ownersOf(saved: Saved): Owner[] {
+  const owners = new Map<string, Owner>();
+  saved.blocks.slice(0, DRAWN).forEach((block, index) => {
+    if (!block.bytes) return;
+    const name = ownerOf(block);
+    const owner = owners.get(name) ?? { name, bytes: 0, blocks: [] };
+    owner.bytes += block.bytes;
+    owner.blocks.push({ block, index });
+    owners.set(name, owner);
+  });
+  return [...owners.values()].sort((a, b) => b.bytes - a.bytes);
+}
+
+export function SavedView({ saved }: { saved: Saved }) {
+  if (!saved.blocks.length) return <p class="empty">Nothing is kept for backward.</p>;
+  const rest = saved.blocks.length - LISTED;
+  return (
+    <div class="saved">
+      <p class="lead">
+        <b>{size(saved.bytes)}</b> in {count(saved.blocks.length, "block")}, of which <b>{size(saved.extra)}</b> would be free without this graph
+      </p>
+      <Treemap saved={saved} />
+      <p class="legend">
+        <span class="swatch extra" /> kept by the graph alone <span class="swatch ctx" /> hidden on ctx <span class="swatch anyway" /> lives anyway
+      </p>
+      <div class="wide" tabIndex={0} role="region" aria-label="Blocks of memory">
+        <table>
+          <thead>
+            <tr>
+              <th scope="col" class="number">bytes</th>
+              <th scope="col">
+                <span class="unseen">share</span>
+              </th>
+              <th scope="col">kept by</th>
+              <th scope="col">as</th>
+              <th scope="col">tensor</th>
+              <th scope="col">remarks</th>
+            </tr>
+          </thead>
+          <tbody>
+            {saved.blocks.slice(0, LISTED).map((block, i) => (
+              <Rows key={i} block={block} index={i} share={block.bytes / (saved.blocks[0].bytes || 1)} />
+            ))}
+          </tbody>
+        </table>
+      </div>
+      {rest > 0 && <p class="foot">and {count(rest, "smaller block")}</p>}
+    </div>
+  );
+}
+
+function toneOf(block: Block): string {
+  if (block.anyway) return "anyway";
+  return block.holders.some((holder) => holder.how === "ctx") ? "ctx" : "extra";
+}
+
+function Treemap({ saved }: { saved: Saved }) {
+  const owners = ownersOf(saved);
+  const places = squarified(owners.map((owner) => owner.bytes), { x: 0, y: 0, width: WIDTH, height: HEIGHT });
+  return (
+    <div class="treemap">
+      <svg viewBox={`0 0 ${WIDTH} ${HEIGHT}`} role="img" aria-label={`Treemap: ${owners.slice(0, 10).map((owner) => `${owner.name} ${size(owner.bytes)}`).join(", ")}`}>
+        {owners.map((owner, i) => (
+          <Owned key={owner.name} owner={owner} at={places[i]} />
+        ))}
+      </svg>
+    </div>
+  );
+}
+
+function Owned({ owner, at }: { owner: Owner; at: Rect }) {
+  const headed = at.width > 46 && at.height > 44;
+  const inner = { x: at.x + 2, y: at.y + (headed ? HEAD : 2), width: Math.max(0, at.width - 4), height: Math.max(0, at.height - (headed ? HEAD + 2 : 4)) };
+  const places = squarified(owner.blocks.map(({ block }) => block.bytes), inner);
+  return (
+    <g>
+      <rect class="owner" x={at.x + 1} y={at.y + 1} width={Math.max(0, at.width - 2)} height={Math.max(0, at.height - 2)} rx={4}>
+        <title>{`${owner.name}: ${size(owner.bytes)}`}</title>
+      </rect>
+      {headed && (
+        <text class="head" x={at.x + 8} y={at.y + 16}>
+          {fitting(`${owner.name}  ${size(owner.bytes)}`, at.width - 14, 7.3)}
+        </text>
+      )}
+      {owner.blocks.map(({ block, index }, i) => (
+        <Cell key={index} block={block} index={index} at={places[i]} />
+      ))}
+    </g>
+  );
+}
+
+function Cell({ block, index, at }: { block: Block; index: number; at: Rect }) {
+  const [holder] = block.holders;
+  const name = fitting(holder.name, at.width - 12, 6.8);
+  const wide = at.width > 30 && at.height > 20;
+  return (
+    <g class={`cell ${toneOf(block)}${param("b") === String(index) ? " on" : ""}`} onClick={() => go({ b: String(index) })}>
+      <rect x={at.x + 1} y={at.y + 1} width={Math.max(0, at.width - 2)} height={Math.max(0, at.height - 2)} rx={3}>
+        <title>{`${size(block.bytes)}  ${block.holders.map((h) => `${h.node} ${h.name} ${h.value}`).join("; ")}`}</title>
+      </rect>
+      {wide && (
+        <text x={at.x + 7} y={at.y + 16}>
+          {name}
+        </text>
+      )}
+      {wide && at.height > 36 && (
+        <text class="small" x={at.x + 7} y={at.y + 31}>
+          {fitting(size(block.bytes), at.width - 12, 6.8)}
+        </text>
+      )}
+    </g>
+  );
+}
+
+function fitting(text: string, room: number, advance: number): string {
+  const limit = Math.floor(room / advance);
+  if (text.length <= limit) return text;
+  return limit < 2 ? "" : `${text.slice(0, limit - 1)}…`;
+}
+
+function Rows({ block, index, share }: { block: Block; index: number; share: number }) {
+  const remarks = (holder: Holder): string =>
+    [
+      holder.bytes < block.bytes && `a view of ${size(holder.bytes)}`,
+      WAYS[holder.how],
+      holder.times > 1 && `in ${holder.times} nodes`,
+      block.anyway && `lives anyway: ${block.anyway}`,
+      place(holder.location),
+    ]
+      .filter(Boolean)
+      .join(", ");
+  return (
+    <>
+      {block.holders.map((holder, i) => (
+        <tr key={i} class={`${i ? "more" : ""} ${param("b") === String(index) ? "on" : ""}`}>
+          <td class="number">{i ? "" : size(block.bytes)}</td>
+          <td>{i ? "" : <meter class={toneOf(block)} value={share} aria-label="share of the largest" />}</td>
+          <td>{holder.node}</td>
+          <td>
+            <code>{holder.name}</code>
+          </td>
+          <td>{holder.value}</td>
+          <td>{remarks(holder)}</td>
+        </tr>
+      ))}
+    </>
+  );
+}
