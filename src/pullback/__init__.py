@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from .views.saved_memory import saved as saved
     from .views.trace import Trace as Trace
     from .views.trace import trace as trace
+    from .views.watch import Watch as Watch
+    from .views.watch import watch as watch
 
 __version__ = "0.1.0"
 
@@ -55,6 +57,8 @@ _HOMES = {
     "saved": "views.saved_memory",
     "Trace": "views.trace",
     "trace": "views.trace",
+    "Watch": "views.watch",
+    "watch": "views.watch",
 }
 _MODULES = ("ops", "testing")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
 
@@ -541,7 +542,7 @@ def flattened(tensors: list[Any]) -> Any:
     """
     import torch
 
-    flatten = getattr(torch._C._nn, "flatten_dense_tensors", None)
+    flatten = getattr(getattr(torch._C, "_nn", None), "flatten_dense_tensors", None)
     return flatten(tensors) if flatten is not None else torch.cat([tensor.flatten() for tensor in tensors])
 
 
@@ -583,6 +584,6 @@ def on_gradient(tensor: Any, hook: Callable[[Any], None]) -> None:
         tensor.register_hook(hook)
         return
     if tensor._backward_hooks is None:
-        tensor._backward_hooks = {}
+        tensor._backward_hooks = OrderedDict()
         node._register_hook_dict(tensor)
     tensor._backward_hooks[hook] = hook

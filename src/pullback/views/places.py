@@ -1,0 +1,134 @@
+"""Where the reader's own code stands: the frame that called torch, not one inside of it."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import linecache
+import os
+import sysconfig
+from collections.abc import Iterable, Iterator
+from types import FrameType, TracebackType
+from typing import Any
+
+import torch
+
+from ..capture.calls import relative_path
+from ..report.clean import clean
+from ..report.finding import Location
+
+_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
+_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_STANDARD = sysconfig.get_path("stdlib") + os.sep
+
+
+@functools.lru_cache(maxsize=4096)
+def is_readers(path: str) -> bool:
+    """Whether a file is neither torch's, nor pullback's, nor the standard library's."""
+    if path.startswith("<") and not path.startswith(("<stdin>", "<ipython", "<string>")):
+        return False
+    return not path.startswith((_TORCH, _OWN)) and (not path.startswith(_STANDARD) or "site-packages" in path)
+
+
+def is_own(path: str) -> bool:
+    """Whether a file is one of pullback's."""
+    return path.startswith(_OWN)
+
+
+def calling_frame(frame: FrameType | None) -> FrameType | None:
+    """Return the innermost frame of the reader's code, beginning at `frame`; None where there is none."""
+    while frame is not None and not is_readers(frame.f_code.co_filename):
+        frame = frame.f_back
+    return frame
+
+
+def place_of(frame: FrameType | None) -> Location | None:
+    """Return where a frame stands."""
+    return location(frame.f_code.co_filename, frame.f_lineno) if frame is not None else None
+
+
+def location(path: str, line: int) -> Location:
+    """Return a place, its path relative to the working directory where it lies inside it."""
+    return Location(relative_path(path), line)
+
+
+def code_at(place: Location | None) -> str:
+    """Return the line of source that stands at a place; empty where it cannot be read."""
+    return clean(linecache.getline(os.path.abspath(place.path), place.line).strip(), limit=120) if place is not None else ""
+
+
+def entries(trace: TracebackType | None) -> Iterator[TracebackType]:
+    """Yield the entries of a traceback, outermost first."""
+    while trace is not None:
+        yield trace
+        trace = trace.tb_next
+
+
+@functools.lru_cache(maxsize=64)
+def tree_of(path: str) -> ast.Module | None:
+    """Return the syntax tree of a file; None where it cannot be read."""
+    try:
+        return ast.parse("".join(linecache.getlines(path)))
+    except (SyntaxError, ValueError):
+        return None
+
+
+def expressions_at(entry: TracebackType) -> list[ast.AST]:
+    """Return the syntax nodes of the instruction at which a traceback's entry stands, the outermost first."""
+    positions = list(entry.tb_frame.f_code.co_positions())
+    at = entry.tb_lasti // 2
+    tree = tree_of(entry.tb_frame.f_code.co_filename)
+    if tree is None or at >= len(positions) or None in positions[at]:
+        return []
+    line, end_line, column, end_column = positions[at]
+    span: Any = (line, column, end_line, end_column)
+    return [node for node in ast.walk(tree) if hasattr(node, "lineno") and _span(node)[:2] >= span[:2] and _span(node)[2:] <= span[2:]]
+
+
+def _span(node: Any) -> tuple[int, int, int, int]:
+    return (node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
+
+
+def value_of(node: ast.AST, frame: FrameType) -> Any:
+    """Return what a name or an attribute of names stands for in a frame, nothing being called.
+
+    Raises:
+        LookupError: where it stands for nothing, or is any other expression.
+    """
+    if isinstance(node, ast.Name):
+        for scope in (frame.f_locals, frame.f_globals):
+            if node.id in scope:
+                return scope[node.id]
+    if isinstance(node, ast.Attribute):
+        owner = value_of(node.value, frame)
+        if isinstance(owner, torch.Tensor) or node.attr in getattr(owner, "__dict__", {}):
+            return getattr(owner, node.attr)
+        if isinstance(owner, torch.nn.Module):
+            return _of_module(owner, node.attr)
+    raise LookupError(ast.dump(node))
+
+
+def _of_module(module: torch.nn.Module, name: str) -> Any:
+    for kept in (module._parameters, module._buffers, module._modules):
+        if name in kept:
+            return kept[name]
+    raise LookupError(name)
+
+
+def text_of(node: ast.AST) -> str:
+    """Return an expression as the reader wrote it, on one line."""
+    return clean(ast.unparse(node), limit=60)
+
+
+def name_of_tensor(tensor: torch.Tensor, frames: Iterable[FrameType]) -> str:
+    """Return the name under which the reader's frames know a tensor: ``"hidden"``, ``"model.fc.weight"``; empty where they do not."""
+    for frame in frames:
+        for name, value in list(frame.f_locals.items()):
+            if value is tensor:
+                return clean(name, limit=60)
+        for name, value in list(frame.f_locals.items()):
+            if isinstance(value, torch.nn.Module):
+                for inner, parameter in (*value.named_parameters(), *value.named_buffers()):
+                    if parameter is tensor:
+                        return clean(f"{name}.{inner}", limit=80)
+    return ""
