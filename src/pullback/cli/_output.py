@@ -26,7 +26,11 @@ def write(report: Report, output_format: str, output: Path | None) -> None:
 
         print_report(report)
         return
-    text = importlib.import_module(f"..report.render.{output_format}", __package__).render(report)
+    emit(importlib.import_module(f"..report.render.{output_format}", __package__).render(report), output)
+
+
+def emit(text: str, output: Path | None) -> None:
+    """Write a text to a file, or to standard output."""
     if output is None:
         click.echo(text)
         return

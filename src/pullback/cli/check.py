@@ -29,6 +29,7 @@ from ..report.render.summary import short_names
 from ..report.report import RAN, Report
 from ._config import ConfiguredCommand
 from ._output import formats, write
+from ._page import write_page
 from ._progress import progress
 from ._sharing import Sharing
 from ._suppress import known_before, suppress
@@ -148,7 +149,10 @@ def _run(
     report = _one_report(outcomes, given, time.perf_counter() - start)
     if not report.subjects:
         click.echo(f"no custom Function, op or case is defined in {', '.join(clean(target.spec) for target in targets)}", err=True)
-    write(report, output_format, output)
+    if output_format == "html":
+        write_page(report, outcomes, options, output)
+    else:
+        write(report, output_format, output)
     if write_tests is not None:
         _write_tests(targets, replace(options, share=(0, 1)), write_tests)
     return exit_status(report, outcomes, fail_on=given["fail_on"], strict=given["strict"])

@@ -15,6 +15,7 @@ import click
 
 from ..report.clean import clean
 from ._config import ConfiguredCommand
+from ._output import emit
 
 if TYPE_CHECKING:
     from ..capture.case import Case
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
     from ..views.saved_memory import Saved
     from ..views.trace import Trace
 
-FORMATS = ("text", "svg", "mermaid", "json")
+FORMATS = ("text", "svg", "mermaid", "json", "html")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +55,8 @@ def see(ctx: click.Context, target: str, number: int, cases: str | None, seed: i
     with contextlib.redirect_stdout(sys.stderr):
         found = _case(target, number, cases, seed, ctx.meta["pullback.declare"])
         seen = _see(found, seed)
-    text = {"text": _text, "svg": _svg, "mermaid": _mermaid, "json": _json}[form](seen)
-    if output is None:
-        click.echo(text)
-        return
-    try:
-        output.write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise click.UsageError(f"--output {output}: {error.strerror}") from error
+    text = {"text": _text, "svg": _svg, "mermaid": _mermaid, "json": _json, "html": _html}[form](seen)
+    emit(text, output)
 
 
 def _case(spec: str, number: int, cases: str | None, seed: int, configured: Mapping[str, Any]) -> Case:
@@ -153,19 +148,28 @@ def _mermaid(seen: Seen) -> str:
     return _graph(seen).to_mermaid()
 
 
+def _html(seen: Seen) -> str:
+    from ..report.render.html import SCHEMA, render
+    from ._page import sections_of
+
+    sample = seen.sample if seen.sample.endswith(")") else f"{seen.subject}({seen.sample})"
+    return render({"schema": SCHEMA, "title": sample, "sections": sections_of(_data(seen))})
+
+
 def _json(seen: Seen) -> str:
+    return json.dumps(_data(seen), indent=2)
+
+
+def _data(seen: Seen) -> dict[str, Any]:
     from ..views.saved_memory import saved_section
     from ..views.sections import graph_section
     from ..views.trace import trace_section
 
-    return json.dumps(
-        {
-            "schema": 1,
-            "subject": seen.subject,
-            "sample": seen.sample,
-            "trace": trace_section(seen.trace),
-            "saved": saved_section(seen.saved) if seen.saved else None,
-            "graph": graph_section(seen.graph) if seen.graph else None,
-        },
-        indent=2,
-    )
+    return {
+        "schema": 1,
+        "subject": seen.subject,
+        "sample": seen.sample,
+        "trace": trace_section(seen.trace),
+        "saved": saved_section(seen.saved) if seen.saved else None,
+        "graph": graph_section(seen.graph) if seen.graph else None,
+    }

@@ -14,7 +14,7 @@ import html
 import json
 import linecache
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from importlib.resources import files
 from typing import Any
 
@@ -68,9 +68,9 @@ def render(page: Report | Mapping[str, Any]) -> str:
     )
 
 
-def page_of(report: Report, sections: list[Mapping[str, Any]] | None = None) -> dict[str, Any]:
+def page_of(report: Report, sections: Iterable[Mapping[str, Any]] = ()) -> dict[str, Any]:
     """Return the page of a report: its findings, then other sections."""
-    return {"schema": SCHEMA, "title": _title(report), "sections": [findings_section(report), *(sections or [])]}
+    return {"schema": SCHEMA, "title": _title(report), "sections": [findings_section(report), *sections]}
 
 
 def findings_section(report: Report) -> dict[str, Any]:
