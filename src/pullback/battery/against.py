@@ -12,9 +12,10 @@ from torch import Tensor
 from .. import _compat
 from ..report.finding import Evidence
 from . import tolerance
-from .evaluate import Evaluator, Outcome, UserCodeError, copy_tensor, differentiable
+from .evaluate import Evaluator, Outcome, UserCodeError, copy_tensor, differentiable, random_like
 from .truth import other
 
+ROUNDINGS = 3
 STICK = 8.0
 """How many times the error of the reference in the op's own precision the op's error may be."""
 
@@ -71,6 +72,23 @@ class Against:
             if evidence is not None:
                 return evidence
         return None
+
+    def is_rounding(self, error: float, values: Mapping[str, Tensor]) -> bool:
+        """Return whether an error is what the last digits of `values` decide: layer norm of equal entries is rounding and nothing else.
+
+        Such an error is within the digits of what the reference gives elsewhere, and the reference moves as far with its input's rounding.
+        """
+        scale = max([float(y.detach().abs().nan_to_num().max()) for y in self.truth.forward().outputs if y.numel()], default=0.0)
+        if error > tolerance.analytic(self.dtype, scale):
+            return False
+        generator = torch.Generator().manual_seed(0)
+        base = self.truth.forward(values=values).outputs
+        for _ in range(ROUNDINGS):
+            moved = {path: x * (1 + tolerance.eps(self.dtype) * random_like(x, generator, (1.0,)).real) for path, x in values.items()}
+            outs = self.truth.forward(values=moved).outputs
+            if STICK * max(largest_error(a.detach(), b.detach()) for a, b in zip(outs, base, strict=False)) >= error:
+                return True
+        return False
 
     def _sticks(self, values: Mapping[str, Tensor] | None, expected: Sequence[Tensor]) -> list[float]:
         if self.plain is None:

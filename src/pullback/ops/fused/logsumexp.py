@@ -23,7 +23,8 @@ def logsumexp(x: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
     """Return ``log(sum(exp(x)))`` over one dimension, without overflow.
 
     Math:
-        y = log Σ exp(x_i), so dy/dx_i = exp(x_i - y): the softmax, from the output alone. Rows of -inf only have y = -inf and gradient 0.
+        y = log Σ exp(x_i), so dy/dx_i = exp(x_i - y): the softmax. It is computed anew in backward, since x_i - y has few digits left where both are
+        large. Rows of -inf only have y = -inf and gradient 0.
 
     Args:
         x: Floating tensor with at least one dimension, of size at least 1 along `dim`.
@@ -64,7 +65,8 @@ def logsumexp(x: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
 def _(dy: Tensor, x: Tensor, out: Tensor, dim: int, keepdim: bool) -> Tensor:
     if not keepdim:
         dy, out = dy.unsqueeze(dim), out.unsqueeze(dim)
-    return dy * torch.exp(x - out.masked_fill(out.isinf(), 0))
+    nothing = out == -torch.inf
+    return dy * torch.softmax(x.masked_fill(nothing, 0), dim).masked_fill(nothing, 0)
 
 
 @logsumexp.samples
