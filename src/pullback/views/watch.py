@@ -112,7 +112,7 @@ class Watch:
         self.steps.append(StepStats(step, output, gradient))
         if self._every:
             self._look_at(step)
-        if math.isfinite(output or 0.0) and math.isfinite(gradient or 0.0):
+        if math.isfinite(output or 0.0) and math.isfinite(gradient or 0.0) and not any(is_suspect(call.gradient_norm()) for call in calls):
             self._sick = False
         else:
             self._examine([call for call in self._live if call in calls or is_suspect(call.norm)], step)

@@ -34,7 +34,7 @@ class Call:
         random: The random state when it began; None where the module was not seen to use any.
     """
 
-    __slots__ = ("_at", "_parameters", "_versions", "args", "autocast", "cotangents", "grad_mode", "kwargs", "module", "norm", "random")
+    __slots__ = ("_at", "_parameters", "_versions", "args", "autocast", "cotangents", "grad_mode", "kwargs", "module", "norm", "random", "returned")
 
     def __init__(
         self,
@@ -53,6 +53,7 @@ class Call:
         self._versions = self._written()
         self.norm: Tensor | float | None = None
         self.cotangents: dict[int, Tensor] = {}
+        self.returned: list[Tensor] = []
 
     @property
     def place(self) -> Location | None:
@@ -79,7 +80,22 @@ class Call:
             if output.requires_grad:
                 listening = True
                 _compat.on_gradient(output, _listener(self, i, arrived))
+        if listening and not self._parameters:
+            self._hear_arguments()
         return listening
+
+    def _hear_arguments(self) -> None:
+        """Keep the gradients of the arguments, where there is no parameter whose gradient tells."""
+        for tensor in outputs_of((self.args, list(self.kwargs.values()))):
+            if tensor.requires_grad and tensor.grad_fn is not None:
+                _compat.on_gradient(tensor, self.returned.append)
+
+    def gradient_norm(self) -> Tensor | None:
+        """Return the 2-norm of the gradients of the arguments, for a module without parameters."""
+        if self._parameters:
+            return None
+        leaves = [tensor.grad for tensor in outputs_of((self.args, list(self.kwargs.values()))) if tensor.is_leaf and tensor.grad is not None]
+        return grouped_norm([*self.returned, *leaves])
 
     @contextlib.contextmanager
     def conditions(self) -> Iterator[None]:
@@ -133,10 +149,11 @@ class Gradients:
         if self._alike:
             with contextlib.suppress(RuntimeError):  # a gradient may be sparse, or of a dtype of its own
                 return torch.linalg.vector_norm(_compat.flattened(found).detach())
-        return _grouped_norm(found)
+        return grouped_norm(found)
 
 
-def _grouped_norm(gradients: list[Tensor]) -> Tensor | None:
+def grouped_norm(gradients: list[Tensor]) -> Tensor | None:
+    """Return the 2-norm of dense tensors of any dtypes together; None where there are none."""
     groups: dict[tuple[torch.dtype, torch.device], list[Tensor]] = {}
     for gradient in gradients:
         if gradient.layout == torch.strided:
