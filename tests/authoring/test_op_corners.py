@@ -142,3 +142,57 @@ def test_an_error_in_the_body_is_the_users_own():
     for _ in range(2):
         with pytest.raises(KeyError, match="mine"):
             bad(torch.ones(1, requires_grad=True))
+
+
+def test_an_identity_with_a_declared_gradient_under_a_dual_level():
+    """Torch asks for the tangent of a view to be a view."""
+
+    @pb.op(elementwise=True)
+    def reverse_gradient(x):
+        return x.view_as(x)
+
+    reverse_gradient.surrogate(lambda x: -x)
+    reverse_gradient.vjp("x")(lambda dy: -dy)
+    x, tangent = torch.ones(2), torch.tensor([1.0, 2.0])
+    with torch.autograd.forward_ad.dual_level():
+        y = reverse_gradient(torch.autograd.forward_ad.make_dual(x, tangent))
+        assert torch.autograd.forward_ad.unpack_dual(y).tangent.tolist() == [-1.0, -2.0]
+    assert torch.func.jvp(reverse_gradient, (x,), (tangent,))[1].tolist() == [-1.0, -2.0]
+
+
+def test_an_op_whose_arguments_are_all_static():
+    @pb.op(static=("x", "y"))
+    def shift(x, y: float = 1.0):
+        """Constant."""
+        return x.detach() + y
+
+    x = torch.ones(2, requires_grad=True)
+    assert not shift(x).requires_grad
+    assert torch.func.grad(lambda x: (shift(x, y=2.0) * x).sum())(x.detach()).tolist() == [3.0, 3.0]
+    assert torch.compile(shift, backend="eager", fullgraph=True)(x).tolist() == [2.0, 2.0]
+
+
+class Undefined(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, dy):
+        return None
+
+
+def plus_two(x):
+    return x * 1.0
+
+
+def plus_kept(x):
+    return pb.keep(x * 1.0, shift=2.0)
+
+
+@pytest.mark.parametrize(("body", "rule"), [(plus_two, lambda dy: dy + 2.0), (plus_kept, lambda dy, shift: dy + shift)])
+def test_a_rule_that_is_not_linear_gets_zeros_where_nothing_came(body, rule):
+    op = pb.op(body)
+    op.vjp("x", exact=False, linear=False)(rule)
+    x = torch.ones(2, requires_grad=True)
+    assert torch.autograd.grad(Undefined.apply(op(x)).sum(), x)[0].tolist() == [2.0, 2.0]

@@ -229,18 +229,17 @@ class Declared:
     def declaration(self) -> dict[str, Any]:
         """What the rules declare about the gradient."""
         definition = self.definition
-        deliberate = [rule for rule in definition.rules if not (rule.exact and rule.linear)]
         reasons = [rule.reason for rule in definition.rules if rule.reason]
         first_line = (self.function.__doc__ or "").strip().partition("\n")[0]
         found: dict[str, Any] = {
             "exact": all(rule.exact for rule in definition.rules),
             "linear": all(rule.linear for rule in definition.rules),
-            "orders": 1 if deliberate or definition.surrogate is not None or any(rule.once for rule in definition.rules) else 2,
+            "orders": 1 if definition.deliberate or any(rule.once for rule in definition.rules) else 2,
             "surrogate": definition.surrogate and self._called_like_the_op(definition.surrogate),
             "reference": definition.reference or (None if definition.opaque or definition.mutates else self._called_like_the_op(definition.body)),
             "samples": definition.samples,
             "static": tuple(param.name for param in definition.params if param.static),
-            "reason": "; ".join(reasons) or (first_line if deliberate or definition.surrogate is not None else ""),
+            "reason": "; ".join(reasons) or (first_line if definition.deliberate else ""),
         }
         return found
 

@@ -100,7 +100,7 @@ class Built:
             signature = ", ".join(f"*{param.name}" if param.variadic else param.name for param in definition.params)
         run_source(module, self.writer.source(signature))
         self.call: Callable[..., Any] = module.__dict__[alias]
-        if not any(param.variadic for param in definition.params):
+        if not (self.writer.constant or any(param.variadic for param in definition.params)):
             self._bind_classes()
 
     def _bind_classes(self) -> None:
@@ -227,8 +227,8 @@ def _specialise(built: Built, key: tuple[Any, ...]) -> str:
 
 
 _SHARED = """
-    PLAIN Tensor add alive any_wanted begin copy_back cotangents filled flat_outputs from_graph metas_of out_of outputs_of parts_of random_state
-    random_state_of rebuild
+    PLAIN Tensor add alive any_wanted begin copy_back cotangents filled flat_outputs full from_graph metas_of out_of outputs_of parts_of random_state
+    random_state_of rebuild unaliased
 """
 
 

@@ -230,8 +230,8 @@ def _kept_tangents(
     definition: Definition, pull: Callable[..., Any], ctx: Any, saved: tuple[Any, ...], tangents: tuple[Any, ...], moving: list[int]
 ) -> list[Any]:
     """Tangents of kept values where the output's come from elsewhere."""
-    if not ctx.hidden_metas:
-        return []
+    if not any(meta is not None and (meta[1].is_floating_point or meta[1].is_complex) for meta in ctx.hidden_metas):
+        return [None] * len(ctx.hidden_metas)
     full = _derived(definition, pull, ctx, saved, tangents, moving)
     return list(full[len(ctx.metas) : -1])
 

@@ -40,6 +40,8 @@ class Writer(Plan):
         joint = " or " if self.definition.flat else " | "
         tests = joint.join(self.test(param) for param in self.definition.differentiable) or "False"
         special = " or ".join(["transforms()", "dual._current_level >= 0", "compiling()", *self.twins()])
+        if self.constant:
+            return f"def {name}({signature}):\n    return {self.bare()}"
         return "\n".join(
             [
                 f"def {name}({signature}):",
@@ -190,7 +192,11 @@ class Writer(Plan):
             lines.append(f"ctx.mark_dirty({', '.join(definition.mutates)})")
         lines += self.save_lines(self.only, loose, forward_mode=False)
         if not self.materialize:
-            lines += ["ctx.materialize_grads = False", "if many is not None:", "    ctx.metas = metas_of(many[0])"]
+            lines.append("ctx.materialize_grads = False")
+            if any(not rule.linear for rule in self.rules):
+                lines.append("ctx.metas = metas_of((y,) if many is None else many[0])")
+            else:
+                lines += ["if many is not None:", "    ctx.metas = metas_of(many[0])"]
         if kept:
             lines += ["if many is None:", "    ctx.many = None", f"    return (y{hidden})"]
             lines += ["ctx.many = many[1]", f"return (*many[0]{hidden}, many[1])"]
@@ -272,6 +278,7 @@ class Writer(Plan):
                 "    def pull(ctx, needs, saved, dy, *more):",
                 *[f"        {line}" for line in self.pull_lines(None, loose=True, forward_mode=True)],
                 "",
+                *([f"        y = unaliased(y, {self.tuple})"] if definition.deliberate and not definition.mutates else []),
                 "    @staticmethod",
                 "    def jvp(ctx, *tangents):",
                 f"        return push({own}.pull, ctx, alive(ctx.saved_tensors), tangents)",
@@ -326,12 +333,12 @@ class Writer(Plan):
         conditions = {target: f"({text})" if " or " in text else text for target, text in found.items()}
         given = cotangent
         if not always and rule.of is None and rule.undefined == "zeros":
-            given = "filled(ctx, dy)"
+            given = "filled(ctx, dy)" if rule.linear else "full(ctx, dy)"
         residuals = "".join(f", {name}" for name in rule.residuals)
         if rule.wanted:
             residuals += f", {rule.wanted}=({', '.join(conditions.values())},)"
         call = f"vjp_{i}({given}{residuals})"
-        present = "True" if always and rule.of is None else f"{cotangent} is not None"
+        present = "True" if given.startswith("full") or (always and rule.of is None) else f"{cotangent} is not None"
         if len(rule.targets) == 1:
             target = rule.targets[0]
             guards = " and ".join(text for text in (conditions[target], present) if text != "True")

@@ -9,12 +9,12 @@ from .rules import Definition, Rule, order_of
 
 # What generated code calls its own things; an argument of such a name is written `arg_name`.
 _OWN = (
-    "Function PLAIN Tensor add alive allow_graph any_autocast any_wanted apply apply_autocast apply_dual apply_loose "
-    "autocast_state begin body build cast check_shapes compiling copy_back cotangents ctx dual dy dys filled "
+    "Function PLAIN Tensor UNPACKED add alive allow_graph any_autocast any_wanted apply apply_autocast apply_dual apply_loose "
+    "autocast_state begin body build cast check_shapes compiling copy_back cotangents ctx dual dy dys filled full "
     "flat_outputs forward_mode from_graph getattr grad_enabled grads graph hidden holds_tensor inference inputs isinstance "
-    "last_outputs len many metas_of more must_return needs out_of output outputs_of outs parts_of probe push "
+    "last_outputs len many metas_of more must_return needs out_of output outputs_of outs packed parts_of probe push "
     "random_state reads rebuild refuse refuse_order saved several staticmethod stand_in stands structured tangents "
-    "to_graph transform transforms tuple type under unkeep unpack wanted_ y "
+    "to_graph transform transforms tuple type unaliased under unkeep unpack wanted_ y "
 )
 OWN_NAMES = frozenset(_OWN.split())
 OWN_PREFIXES = ("grad_", "part_", "vjp_")
@@ -86,6 +86,11 @@ class Plan:
         self.args = ", ".join(definition.names)
         self.tuple = f"({self.args}{',' if len(definition.names) == 1 else ''})"
         self.residuals = self._residuals()
+
+    @property
+    def constant(self) -> bool:
+        """Whether nothing is ever differentiated, so that the body is all there is."""
+        return self.definition.automatic == "recompute" and not self.definition.differentiable
 
     def want(self, target: str) -> set[str]:
         """The arguments whose wish for a gradient makes `target`'s gradient wanted."""

@@ -136,6 +136,11 @@ class Definition:
             return "surrogate"
         return None if self.opaque else "recompute"
 
+    @property
+    def deliberate(self) -> bool:
+        """Whether the gradient is declared to be something else than the body's derivative."""
+        return self.surrogate is not None or any(not (rule.exact and rule.linear) for rule in self.rules)
+
     def param(self, name: str) -> Param:
         return next(param for param in self.params if param.name == name)
 

@@ -80,6 +80,15 @@ def flat_outputs(y: Any, hidden: Any, mutated: tuple[Any, ...]) -> Any:
     return (*leaves, *hidden, outputs)
 
 
+def unaliased(y: Any, args: tuple[Any, ...]) -> Any:
+    """The output in memory of its own while a dual level is open: torch asks for a view's tangent to be a view too, and a declared one is none."""
+    if _level._current_level < 0 or _transforms():
+        return y
+    leaves: list[Any] = []
+    spec = flatten(y, leaves)
+    return build(spec, [leaf.clone() if isinstance(leaf, Tensor) and (leaf._is_view() or any(leaf is a for a in args)) else leaf for leaf in leaves])
+
+
 def parts_of(output: Any, kept: int) -> tuple[Any, Any, tuple[Any, ...]]:
     """Take `flat_outputs` apart: the output if it is a tensor, else the flat ones; and the kept values."""
     if isinstance(output, Tensor):
@@ -175,6 +184,14 @@ def filled(ctx: Any, dy: Any) -> Any:
     pairs = zip(leaves, ctx.metas, strict=True)
     full = [zeros_of(meta) if leaf is None and meta is not None else leaf for leaf, meta in pairs]
     return build(spec, _alike(tuple(full)))
+
+
+def full(ctx: Any, dy: Any) -> Any:
+    """The output's cotangent, zeros also where nothing came at all: a rule that is not linear may make something of zeros."""
+    if dy is not None:
+        return filled(ctx, dy)
+    zeros = tuple([None if meta is None else zeros_of(meta) for meta in ctx.metas])
+    return zeros[0] if ctx.many is None else build(ctx.many.spec, zeros)
 
 
 def zeros_of(meta: Any) -> Tensor:
