@@ -22,10 +22,6 @@ def op(forward, backward):
     return Op
 
 
-def x(*shape):
-    return torch.randn(*shape, dtype=torch.float64, requires_grad=True)
-
-
 def spike(v, current):
     u = 0.9 * v + current
     s = (u > 0).to(u.dtype)
@@ -39,36 +35,66 @@ def spike_grad(v, current, ds, du):
 
 
 SURROGATES = {
-    "scaled sign": (op(lambda w: w.sign() * w.abs().mean(), lambda w, dy: dy), (x(3, 4),)),
-    "affine quantiser": (op(lambda v: (v / v.abs().max() * 7).round() * v.abs().max() / 7, lambda v, dy: dy), (x(20),)),
-    "spike with reset": (op(spike, spike_grad), (x(6), x(6))),
-    "injected loss": (op(lambda v, loss: v.view_as(v), lambda v, loss, dy: (dy, torch.ones_like(loss))), (x(4), x(1))),
+    "scaled sign": (op(lambda w: w.sign() * w.abs().mean(), lambda w, dy: dy), (3, 4)),
+    "affine quantiser": (op(lambda v: (v / v.abs().max() * 7).round() * v.abs().max() / 7, lambda v, dy: dy), (20,)),
+    "spike with reset": (op(spike, spike_grad), (6,), (6,)),
+    "injected loss": (op(lambda v, loss: v.view_as(v), lambda v, loss, dy: (dy, torch.ones_like(loss))), (4,), (1,)),
+    "threshold": (op(lambda v: (v > 1.0).to(v.dtype), lambda v, dy: dy / (1 + v * v)), (6,)),
+    "rounding": (op(torch.round, lambda v, dy: dy), (6,)),
+    "above the median": (op(lambda v: v * (v > v.median()), lambda v, dy: dy), (7,)),
 }
 FAULTS = {
-    "steep": (op(lambda v: torch.sin(50 * v), lambda v, dy: dy), (x(5),)),
-    "kinked": (op(lambda v: v.clamp(min=0), lambda v, dy: dy), (x(8),)),
-    "smooth": (op(lambda v: v.exp(), lambda v, dy: dy), (x(5),)),
+    "steep": (op(lambda v: torch.sin(50 * v), lambda v, dy: dy), (5,)),
+    "smooth": (op(lambda v: v.exp(), lambda v, dy: dy), (5,)),
+    "kinked": (op(lambda v: torch.where(v > 0, v, 0.1 * v), lambda v, dy: 2 * dy * torch.where(v > 0, 1.0, 0.1)), (8,)),
+    "pole": (op(lambda v: 1 / v, lambda v, dy: dy / v**2), (5,)),
+    "poles": (op(lambda v: v.tan(), lambda v, dy: dy * (1 + v.tan())), (5,)),
+    "logarithmic pole": (op(lambda v: v.abs().log(), lambda v, dy: dy * v), (5,)),
+    "cusp": (op(lambda v: v.abs().sqrt(), lambda v, dy: dy * v), (5,)),
+    "quotient": (op(lambda v, w: v / w, lambda v, w, dy: (dy / w, dy * v / w)), (5,), (5,)),
+    "not moved by shifts": (op(lambda v: v.softmax(-1), lambda v, dy: dy * v), (5,)),
+    "direction": (op(lambda v: v / v.norm(), lambda v, dy: dy / v.norm()), (5,)),
+    "largest": (op(lambda v: v.max(), lambda v, dy: dy * v), (5,)),
+    "identity in part": (op(torch.relu, lambda v, dy: 2 * dy * (v > 0)), (8,)),
 }
+PLACES = {"around 0": (1.0, 0.0), "positive": (1.0, 2.5), "negative": (1.0, -2.5), "small": (0.01, 0.0), "large": (30.0, 0.0)}
+FEW = [(place, seed) for seed, place in enumerate(("around 0", "negative"))]
+MANY = pytest.param([(place, seed) for place in PLACES for seed in range(40)], marks=pytest.mark.slow, id="many")
+draws = pytest.mark.parametrize("chosen", [pytest.param(FEW, id="few"), MANY])
 
 
+def inputs(shapes, place, seed):
+    scale, shift = place
+    generator = torch.Generator().manual_seed(seed)
+    return tuple((torch.randn(shape, dtype=torch.float64, generator=generator) * scale + shift).requires_grad_() for shape in shapes)
+
+
+@draws
 @pytest.mark.parametrize("name", SURROGATES)
-def test_a_surrogate_is_a_note(name):
-    function, inputs = SURROGATES[name]
-    report = pb.check(function, inputs, select=["PB501", "PB503", "PB512"])
-    assert "PB512" in {f.code for f in report.findings}
-    assert not [f for f in report.findings if f.severity == "error"], str(report)
+def test_a_surrogate_is_a_note(name, chosen):
+    function, *shapes = SURROGATES[name]
+    for place, seed in chosen:
+        report = pb.check(function, inputs(shapes, PLACES[place], seed), select=["PB501", "PB503", "PB512"], seed=seed)
+        assert "PB512" in {f.code for f in report.findings}, (place, seed)
+        assert not [f for f in report.findings if f.severity == "error"], (place, seed, str(report))
 
 
+@draws
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_wrong_gradient_of_a_continuous_forward_stays_one(name):
-    function, inputs = FAULTS[name]
-    assert "PB501" in {f.code for f in pb.check(function, inputs, select=["PB501", "PB512"]).findings}
+def test_a_wrong_gradient_of_a_continuous_forward_stays_one(name, chosen):
+    function, *shapes = FAULTS[name]
+    for place, seed in chosen:
+        values = inputs(shapes, PLACES[place], seed)
+        if name == "identity in part" and not bool((values[0] > 0).any()):
+            continue
+        report = pb.check(function, values, select=["PB501", "PB512"], seed=seed)
+        assert "PB501" in {f.code for f in report.findings}, (place, seed)
 
 
 @pytest.mark.parametrize("seed", range(5))
 def test_jumps_are_told_from_steepness(seed):
     def jumps(forward):
-        probe = Probe(pb.case(op(forward, lambda v, dy: dy), x(6)), Settings())
+        probe = Probe(pb.case(op(forward, lambda v, dy: dy), *inputs([(6,)], PLACES["around 0"], seed)), Settings())
         leaf = probe.exact.wanted[0]
         return jump_of(probe.exact, leaf.path, leaf.template, seed)
 
@@ -76,3 +102,7 @@ def test_jumps_are_told_from_steepness(seed):
     assert jumps(lambda v: (v * 1000).round() / 1000)
     assert not jumps(lambda v: torch.tanh(1e5 * v))
     assert not jumps(lambda v: v.sort()[0].cumsum(0).abs())
+    assert not jumps(lambda v: 1 / v)
+    assert not jumps(lambda v: v.abs().sqrt())
+    assert not jumps(lambda v: v.abs().log())
+    assert not jumps(lambda v: v.softmax(-1))

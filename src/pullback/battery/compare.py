@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -11,11 +11,10 @@ from torch import Tensor
 from . import tolerance
 from .evaluate import UserCodeError, differentiable, random_like
 from .probe import Probe
+from .rounding import ROUNDED, SALTS, OtherRounding
 from .single import narrow_inside
 
 ROUNDINGS = 3
-ROUNDED = 16
-"""How many times the change by one rounding of the inputs a difference may be: a sum in another order rounds more than once."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +46,7 @@ def gradient_scales(probe: Probe) -> dict[str, float]:
 
 
 def by_rounding(probe: Probe, gap: Gap, cotangents: Sequence[Tensor], *, output: bool = False, values: Mapping[str, Tensor] | None = None) -> bool:
-    """Return whether rounding the inputs otherwise, in the digits in which the op computes, moves a result by as much as the gap.
+    """Return whether rounding otherwise, in the digits in which the op computes, moves a result by as much as the gap.
 
     An iteration that does not converge, or a kernel that computes in float32 whatever it is given, tells any other order of operations.
 
@@ -70,18 +69,21 @@ def by_rounding(probe: Probe, gap: Gap, cotangents: Sequence[Tensor], *, output:
         found = evaluator.vjp(outcome, [c.clone() for c in cotangents])
         return next((g for leaf, g in zip(evaluator.wanted, found, strict=True) if leaf.path == gap.path), None)
 
+    def trials() -> Iterator[Tensor | None]:
+        for salt in SALTS[:ROUNDINGS]:
+            yield results({p: t * (1 + max(digits, tolerance.eps(t.dtype)) * random_like(t.real, generator, (1.0,))) for p, t in templates.items()})
+            with OtherRounding(salt):
+                yield results(templates)
+
     try:
         here = results(templates)
-        for _ in range(ROUNDINGS):
-            there = results(
-                {path: t * (1 + max(digits, tolerance.eps(t.dtype)) * random_like(t.real, generator, (1.0,))) for path, t in templates.items()}
-            )
-            change = 0.0 if there is None or here is None or there.shape != here.shape else float((there - here).abs().max())
-            if ROUNDED * change >= gap.error:
-                return True
+        return any(ROUNDED * _change(there, here) >= gap.error for there in trials())
     except UserCodeError:
         return False
-    return False
+
+
+def _change(there: Tensor | None, here: Tensor | None) -> float:
+    return 0.0 if there is None or here is None or there.shape != here.shape or not here.numel() else float((there - here).abs().max())
 
 
 def largest_gap(

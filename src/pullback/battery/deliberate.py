@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import math
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 import torch
 from torch import Tensor
 
 from . import numeric
-from .evaluate import Evaluator, UserCodeError, differentiable
+from .evaluate import Evaluator, Leaf, UserCodeError, differentiable
+from .special import numbers_among
 from .value import InputVerdict, spread
 
 LARGE_MOVES = (0.5, 2.0, 8.0)
 STEPS = 16
 TRIES = 4
+OTHERWISE = (-1.375, 1000.0)
+"""Multiples of an input at which it is returned unchanged too, where forward is the identity."""
 HALVINGS = 40
 LEFT = 2.0**-20
+"""The least jump, relative to the values: less may be rounding."""
+MOVED = 64
+"""How much wider a jump is than what its sides still change in the second half of the search."""
 
 
 def deliberate_inputs(evaluator: Evaluator, wrong: Sequence[InputVerdict], seed: int) -> dict[str, str]:
@@ -32,7 +39,7 @@ def deliberate_inputs(evaluator: Evaluator, wrong: Sequence[InputVerdict], seed:
         return found
     outcome = evaluator.forward()
     outputs = [outcome.outputs[i] for i in outcome.carrying]
-    returned = [leaf.path for leaf in evaluator.wanted if any(_same_values(y, leaf.template) for y in outputs)]
+    returned = [leaf.path for leaf in evaluator.wanted if any(_same_values(y, leaf.template) for y in outputs) and _returned(evaluator, leaf)]
     for verdict in wrong:
         template = next(leaf.template for leaf in evaluator.wanted if leaf.path == verdict.path)
         if verdict.path in returned:
@@ -55,41 +62,84 @@ def deliberate_inputs(evaluator: Evaluator, wrong: Sequence[InputVerdict], seed:
 def jump_of(evaluator: Evaluator, path: str, template: Tensor, seed: int) -> bool:
     """Return whether the forward jumps somewhere along a long move of one input.
 
-    The move is cut into steps; in the step where an output changes most the halves are searched for the greater change, again and again. A change
-    that stays while the step shrinks by 2^-40 is a jump; a steep but continuous forward changes less and less.
+    Every move is cut into steps; in those that hold the greatest part of what an output changes, the half with the greater change is taken again and
+    again. A change that stays while the step shrinks by 2^-40 is a jump; at a steep place it gets less and less, at a pole it grows. The moves go to
+    both sides, and as far as the largest argument is large: a threshold may lie outside of the range of the sample.
     """
-    generator = torch.Generator().manual_seed(seed + 0x1EA9)
-    direction = spread(template.shape, template.is_complex(), generator).to(template.dtype) * numeric.scale_of(template)
-
-    def outputs_at(t: float) -> Tensor:
-        return numeric.flat(evaluator.values({path: template + t * direction}))
-
     try:
-        points = [i / STEPS for i in range(STEPS + 1)]
-        values = [outputs_at(t) for t in points]
-        if values[0].numel() == 0 or any(v.shape != values[0].shape or not bool(torch.isfinite(v).all()) for v in values):
-            return False
-        changes = torch.stack([(b - a).abs() for a, b in pairwise(values)])
-        for flat_index in changes.flatten().topk(min(TRIES, changes.numel())).indices.tolist():
-            step, element = divmod(flat_index, changes.shape[1])
-            if _stays(outputs_at, points[step], points[step + 1], element, float(changes[step, element])):
-                return True
+        return any(_jumps(evaluator, path, start, move) for start, move in _moves(evaluator, template, seed))
     except (UserCodeError, RuntimeError):
         return False
+
+
+def _moves(evaluator: Evaluator, template: Tensor, seed: int) -> Iterator[tuple[Tensor, Tensor]]:
+    generator = torch.Generator().manual_seed(seed + 0x1EA9)
+    own, widest = numeric.scale_of(template), _widest(evaluator, template)
+
+    def drawn(size: float) -> Tensor:
+        return spread(template.shape, template.is_complex(), generator).to(template) * size
+
+    yield template, drawn(own)
+    yield template, drawn(8 * own)
+    yield template - 2 * widest, torch.full_like(template, 4 * widest)
+    there = drawn(4 * widest)
+    yield template - there, 2 * there
+
+
+def _widest(evaluator: Evaluator, template: Tensor) -> float:
+    """The largest magnitude among the tensors and numbers of the call, but at least 1: how far from an input a threshold may lie."""
+    tensors = [numeric.scale_of(leaf.template) for leaf in evaluator.leaves if differentiable(leaf.template)]
+    return max(1.0, numeric.scale_of(template), *tensors, *map(abs, numbers_among(evaluator).values()))
+
+
+def _jumps(evaluator: Evaluator, path: str, start: Tensor, move: Tensor) -> bool:
+    def outputs_at(t: float) -> Tensor:
+        return numeric.flat(evaluator.values({path: start + t * move}))
+
+    points = [i / STEPS for i in range(STEPS + 1)]
+    values = [outputs_at(t) for t in points]
+    if values[0].numel() == 0 or any(v.shape != values[0].shape for v in values):
+        return False
+    changes = torch.stack([(b - a).abs() for a, b in pairwise(values)])
+    changes = torch.where(torch.isfinite(changes), changes, 0.0)
+    total, size = changes.sum(0), torch.nan_to_num(torch.stack(values).abs(), nan=0.0, posinf=0.0).amax(0)
+    share = torch.where(total > LEFT * size, changes / total, 0.0)
+    for flat_index in share.flatten().topk(min(TRIES, share.numel())).indices.tolist():
+        step, element = divmod(flat_index, share.shape[1])
+        if _stays(outputs_at, points[step], points[step + 1], element, LEFT * float(size[element])):
+            return True
     return False
 
 
-def _stays(outputs_at: Callable[[float], Tensor], low: float, high: float, element: int, change: float) -> bool:
-    """Whether one output element's change between two points is a jump somewhere between them."""
+def _stays(outputs_at: Callable[[float], Tensor], low: float, high: float, element: int, least: float) -> bool:
+    """Whether one output element's change between two points is a jump somewhere between them.
+
+    Both sides of a jump keep their values while the step shrinks; at a steep place, a cusp or a pole they move on.
+    """
     first, last = float(outputs_at(low)[element]), float(outputs_at(high)[element])
-    for _ in range(HALVINGS):
+    half_way = first, last
+    for n in range(HALVINGS):
         middle = (low + high) / 2
         between = float(outputs_at(middle)[element])
+        if not math.isfinite(between):
+            return False
         if abs(between - first) >= abs(last - between):
             high, last = middle, between
         else:
             low, first = middle, between
-    return change > 0 and abs(last - first) > LEFT * change
+        if n == HALVINGS // 2:
+            half_way = first, last
+    moved = max(abs(first - half_way[0]), abs(last - half_way[1]))
+    return abs(last - first) > max(least, MOVED * moved)
+
+
+def _returned(evaluator: Evaluator, leaf: Leaf) -> bool:
+    """Whether other values of an input are returned unchanged as well: relu does so with positive ones only."""
+    try:
+        others = [factor * leaf.template for factor in OTHERWISE]
+        return all(any(_same_values(y, value) for y in evaluator.values({leaf.path: value})) for value in others)
+    except UserCodeError:
+        return True
 
 
 def _same_values(output: Tensor, template: Tensor) -> bool:
@@ -100,10 +150,11 @@ def _same_values(output: Tensor, template: Tensor) -> bool:
 
 def _steps(evaluator: Evaluator, path: str, template: Tensor, seed: int) -> bool:
     generator = torch.Generator().manual_seed(seed + 0xDE11)
+    scales = dict.fromkeys((numeric.scale_of(template), _widest(evaluator, template)))
     try:
         here = evaluator.values()
-        for size in LARGE_MOVES:
-            move = size * numeric.scale_of(template) * spread(template.shape, template.is_complex(), generator).to(template.dtype)
+        for size in (factor * scale for scale in scales for factor in LARGE_MOVES):
+            move = size * spread(template.shape, template.is_complex(), generator).to(template.dtype)
             there = evaluator.values({path: template + move})
             if any(a.shape == b.shape and differentiable(a) and not torch.equal(a, b) for a, b in zip(here, there, strict=False)):
                 return True

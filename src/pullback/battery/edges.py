@@ -9,18 +9,16 @@ import torch
 from torch import Tensor
 
 from . import numeric, tolerance
-from .evaluate import Evaluator, UserCodeError, copy_tensor, random_like
+from .evaluate import Evaluator, UserCodeError, copy_tensor
 from .locate import trusted_eager
 from .probe import Probe
-from .single import narrow_inside
+from .rounding import rounded_away, rounding_of
 from .truth import eager
 from .value import InputVerdict, ValueTest
 
 JOINT = 0.1
 """What may be left of the effect, in units of it: curvature leaves as much as the step, ties leave as much as the effect."""
 HALVES = 5
-ROUNDED = 16
-"""How many times the change by one rounding of the input an error may be: a formula rounds more than once."""
 OPINIONS = 3
 """How often autograd of the forward must pass the test: where several entries are tied, any selection passes now and then."""
 
@@ -65,14 +63,14 @@ def _second_opinion(probe: Probe, evaluator: Evaluator, wrong: InputVerdict) -> 
         again = _verdict(evaluator, wrong.path, probe.settings.seed + 7)
         if again is None or again.ok is not False:
             return None
-        if not nan and (not by_entry(probe, evaluator, wrong.path) or _rounded_away(probe, evaluator, wrong)):
+        if not nan and (not by_entry(probe, evaluator, wrong.path) or rounded_away(probe, evaluator, wrong)):
             return None
         return Edge("nan too" if nan else "wrong", wrong)
     truth = eager(evaluator)
     if agree(probe, evaluator, truth, wrong.path):
         return Edge("nan too", wrong) if nan else None
     if all((v := _verdict(truth, wrong.path, probe.settings.seed + k)) is not None and v.ok for k in range(OPINIONS)):
-        if not nan and _rounded_away(probe, evaluator, wrong):
+        if not nan and rounded_away(probe, evaluator, wrong):
             return None
         return Edge("nan" if nan else "wrong", wrong)
     return None
@@ -113,7 +111,7 @@ def by_entry(probe: Probe, evaluator: Evaluator, path: str) -> bool:
     """Whether what the entries of an input do to the outputs adds up: not so where entries are tied (sort), whose gradients no interval bounds."""
     x = next(leaf.template for leaf in evaluator.wanted if leaf.path == path)
     usual = next(leaf.template for leaf in probe.exact.wanted if leaf.path == path)
-    step = _rounding(x.dtype, evaluator) ** (1 / 3) * max(numeric.scale_of(x), numeric.scale_of(usual))
+    step = rounding_of(x.dtype, evaluator) ** (1 / 3) * max(numeric.scale_of(x), numeric.scale_of(usual))
     generator = torch.Generator().manual_seed(probe.settings.seed + 11)
     try:
         here = evaluator.values()
@@ -129,23 +127,6 @@ def _adds_up(evaluator: Evaluator, path: str, x: Tensor, here: list[Tensor], ste
     if any(len(m) != len(here) for m in moves):
         return True
     return all(bool((whole - a - b).abs().max() <= JOINT * whole.abs().max()) for whole, a, b in zip(*moves, strict=True) if whole.numel())
-
-
-def _rounding(dtype: torch.dtype, evaluator: Evaluator) -> float:
-    """Return the rounding of a dtype, or of float32 where the op computes in it whatever it is given."""
-    return max(tolerance.eps(dtype), tolerance.eps(torch.float32) if narrow_inside(evaluator) else 0.0)
-
-
-def _rounded_away(probe: Probe, evaluator: Evaluator, wrong: InputVerdict) -> bool:
-    """Whether one rounding of the input moves its gradient by as much as it is wrong: exp(1e12 · x) has no digits left.
-
-    Both points lie beside the input, on the same side, so that a kink there does not count.
-    """
-    x = next(leaf.template for leaf in evaluator.wanted if leaf.path == wrong.path)
-    moved = _rounding(x.dtype, evaluator) * x * random_like(x.real, torch.Generator().manual_seed(probe.settings.seed + 13), (1.0,))
-    near, far = (evaluator.variant({wrong.path: x + times * moved}) for times in (1, 2))
-    pair = gradient_pair(probe, near, far, wrong.path)
-    return pair is not None and ROUNDED * float((pair[0] - pair[1]).abs().sum()) >= wrong.error
 
 
 def _moved(evaluator: Evaluator, path: str, value: Tensor, here: list[Tensor]) -> list[Tensor]:

@@ -69,6 +69,21 @@ def special_points(evaluator: Evaluator) -> Iterator[Point]:
                 yield Point(leaf.path, f"some entries exactly {path} = {value:g}, some beside it", around(x, value))
 
 
+def points_beside(evaluator: Evaluator, number: str) -> Iterator[Point]:
+    """Yield, for each differentiated input whose range holds the number at path `number`, that input with entries beside it, inside of the range.
+
+    A threshold that was moved shows only where entries lie between its old and its new place.
+    """
+    value = numbers_among(evaluator).get(number)
+    for leaf in evaluator.wanted:
+        x = leaf.template
+        if not value or x.numel() < 2 or x.is_complex():
+            continue
+        low, high = float(x.min()), float(x.max())
+        if low < value < high:
+            yield Point(leaf.path, "entries beside it", around(x, value).clamp(low, high))
+
+
 def around(x: Tensor, value: float) -> Tensor:
     """Return `x` with its entries replaced in turn by `value`, a step above, itself, and a step below."""
     step = max(abs(value), numeric.scale_of(x)) / 8

@@ -17,6 +17,7 @@ from ..edges import agree, by_entry, failures
 from ..evaluate import UserCodeError
 from ..locate import locate
 from ..probe import Probe, gradient_name
+from ..rounding import rounded_away
 from ..truth import eager
 from ..value import InputVerdict
 from ..variants import Variant, other_branches
@@ -68,6 +69,7 @@ class WrongGradient(Check):
                 or (probe.settings.runs("PB510") and missing_conjugate(probe, wrong.path))
                 or (wrong.low != wrong.high and not by_entry(probe, probe.exact, wrong.path))
                 or (wrong.noise > NOISELESS and agree(probe, probe.exact, eager(probe.exact), wrong.path))
+                or (wrong.got == wrong.got and rounded_away(probe, probe.exact, wrong))
             ):
                 continue
             yield self._wrong(probe, wrong)

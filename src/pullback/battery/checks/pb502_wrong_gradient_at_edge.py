@@ -15,7 +15,7 @@ from ..edges import Edge, failures, gradient_pair
 from ..evaluate import Evaluator, UserCodeError
 from ..locate import trusted_eager
 from ..probe import Probe, gradient_name
-from ..special import special_points
+from ..special import points_beside, special_points
 from ..truth import eager
 from ..variants import other_numbers
 
@@ -30,8 +30,9 @@ class WrongGradientAtEdge(Check):
 
     How it is measured:
         The value test of PB501 at zeros, at equal entries, at every number among the arguments as an input value and a step beside it, and for other
-        values of those numbers (0, negated, 1, ten times, 1e-12). At kinks every value between the one-sided derivatives is accepted. Where the test
-        fails, autograd through the forward must pass it at the same point: else nothing is claimed.
+        values of those numbers (0, negated, 1, ten times, 1e-12), again with entries beside them. At kinks every value between the one-sided
+        derivatives is accepted. Where the test fails, autograd through the forward must pass it at the same point, and other rounding must not move
+        the gradient as far: else nothing is claimed.
 
     Example:
         The gradient of a product computed as ``y / x``: NaN or 0 at ``x == 0``.
@@ -131,6 +132,8 @@ def _places(probe: Probe) -> Iterator[tuple[str, Evaluator]]:
         yield f"{point.path} with {point.name}", _lean(exact, exact.variant({point.path: point.value}))
     for variant in other_numbers(probe):
         yield variant.name, _lean(exact, variant.evaluator)
+        for point in points_beside(variant.evaluator, variant.path):
+            yield f"{variant.name} and {point.path} with {point.name}", _lean(exact, variant.evaluator.variant({point.path: point.value}))
 
 
 def _lean(base: Evaluator, variant: Evaluator) -> Evaluator:
