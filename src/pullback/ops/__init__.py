@@ -9,6 +9,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .classics.dropout import dropout as dropout
+    from .classics.exp_scaled import exp_scaled as exp_scaled
+    from .classics.gelu import gelu as gelu
+    from .classics.guided_relu import guided_relu as guided_relu
+    from .classics.muladd import muladd as muladd
+    from .classics.observe import observe as observe
+    from .classics.relu import relu as relu
+    from .classics.scale import scale as scale
+    from .classics.scaled_relu import scaled_relu as scaled_relu
+    from .classics.sigmoid import sigmoid as sigmoid
+    from .classics.split import split as split
     from .classics.swish import swish as swish
     from .fused._products import probe_products as probe_products
     from .fused.checkpointed import checkpointed as checkpointed
@@ -26,6 +37,8 @@ if TYPE_CHECKING:
     from .gradients.scale_gradient import scale_gradient as scale_gradient
     from .gradients.stop_gradient import stop_gradient as stop_gradient
     from .gradients.zero_nan_gradient import zero_nan_gradient as zero_nan_gradient
+    from .kernels.build import KernelError as KernelError
+    from .kernels.cpu import compile_kernels as compile_kernels
     from .surrogates.argmax_onehot_ste import argmax_onehot_ste as argmax_onehot_ste
     from .surrogates.clamp_ste import clamp_ste as clamp_ste
     from .surrogates.fake_quantize import fake_quantize as fake_quantize
@@ -41,23 +54,36 @@ _HOMES = {
     "checkpointed": "fused.checkpointed",
     "clamp_ste": "surrogates.clamp_ste",
     "clip_gradient": "gradients.clip_gradient",
+    "compile_kernels": "kernels.cpu",
+    "dropout": "classics.dropout",
+    "exp_scaled": "classics.exp_scaled",
     "fake_quantize": "surrogates.fake_quantize",
+    "gelu": "classics.gelu",
     "gradient_noise": "gradients.gradient_noise",
+    "guided_relu": "classics.guided_relu",
     "gumbel_st": "surrogates.gumbel_st",
     "heaviside": "surrogates.heaviside",
+    "KernelError": "kernels.build",
     "layer_norm": "fused.layer_norm",
     "linear_act": "fused.linear_act",
     "linear_cross_entropy": "fused.linear_cross_entropy",
     "linear_gelu": "fused.linear_gelu",
     "logsumexp": "fused.logsumexp",
     "lookup": "surrogates.lookup",
+    "muladd": "classics.muladd",
+    "observe": "classics.observe",
     "probe_products": "fused._products",
+    "relu": "classics.relu",
     "reverse_gradient": "gradients.reverse_gradient",
     "rms_norm": "fused.rms_norm",
     "round_ste": "surrogates.round_ste",
+    "scale": "classics.scale",
     "scale_gradient": "gradients.scale_gradient",
+    "scaled_relu": "classics.scaled_relu",
+    "sigmoid": "classics.sigmoid",
     "sign_ste": "surrogates.sign_ste",
     "softmax_cross_entropy": "fused.softmax_cross_entropy",
+    "split": "classics.split",
     "stop_gradient": "gradients.stop_gradient",
     "swiglu": "fused.swiglu",
     "swish": "classics.swish",

@@ -1,0 +1,88 @@
+/* What the kernels share. Every kernel takes contiguous float32 arrays and runs on `threads` OpenMP threads.
+   No fast-math: NaN and infinity go through as in torch, and the library changes no floating-point mode of the process. */
+#include <math.h>
+#include <stdint.h>
+
+#define GRAIN 32768
+#define DO_PRAGMA(text) _Pragma(#text)
+#define PARALLEL(n) DO_PRAGMA(omp parallel for simd if (parallel : (n) > GRAIN) num_threads(threads) schedule(static))
+
+typedef union {
+    float f;
+    int32_t i;
+} bits32;
+
+static inline float power_of_two(int32_t n) {
+    bits32 u;
+    u.i = (int32_t)((uint32_t)(n + 127) << 23);
+    return u.f;
+}
+
+/* exp(x) within 1.5 units in the last place; 0 where the result would be subnormal, infinity where it would overflow.
+   x = n ln 2 + r with |r| <= ln(2) / 2, n by the addend that leaves no bits for fractions; Taylor polynomial of degree 7 in r. */
+static inline float exp_(float x) {
+    float clamped = x > 88.72283f ? 88.72283f : x;
+    clamped = clamped < -87.33654f ? -87.33654f : clamped;
+    float shifted = clamped * 1.44269504088896341f + 12582912.0f;
+    bits32 u;
+    u.f = shifted;
+    int32_t n = u.i - 0x4B400000;
+    float whole = shifted - 12582912.0f;
+    float r = clamped - whole * 0.693359375f;
+    r = r + whole * 2.12194440e-4f;
+    float p = 1.9841270e-4f;
+    p = p * r + 1.3888889e-3f;
+    p = p * r + 8.3333333e-3f;
+    p = p * r + 4.1666668e-2f;
+    p = p * r + 1.6666667e-1f;
+    p = p * r + 0.5f;
+    p = p * r * r + r + 1.0f;
+    int32_t half = n >> 1; /* 2^n in two steps, since 2^128 is no float */
+    float y = p * power_of_two(half) * power_of_two(n - half);
+    y = x < -87.33654f ? 0.0f : y;
+    return x > 88.72283f ? INFINITY : y;
+}
+
+/* log(x) for normal x > 0 within 2 units in the last place, by atanh: log m = 2 (t + t³/3 + ...) with t = (m - 1) / (m + 1). */
+static inline float log_(float x) {
+    bits32 u;
+    u.f = x;
+    int32_t e = (u.i - 0x3F3504F3) >> 23; /* the mantissa lies in [sqrt(1/2), sqrt(2)) */
+    u.i -= (int32_t)((uint32_t)e << 23);
+    float t = (u.f - 1.0f) / (u.f + 1.0f);
+    float s = t * t;
+    float p = 2.0f / 9.0f;
+    p = p * s + 2.0f / 7.0f;
+    p = p * s + 2.0f / 5.0f;
+    p = p * s + 2.0f / 3.0f;
+    p = p * s * t + 2.0f * t;
+    return (float)e * 0.693147180559945f + p;
+}
+
+/* s = sigmoid(x), and 1 - s without cancellation. */
+static inline float sigmoid_(float x, float *rest) {
+    float e = exp_(-x);
+    float s = 1.0f / (1.0f + e);
+    *rest = e > 1.0f ? 1.0f - s : e * s;
+    return s;
+}
+
+/* Random words: see streams.py, which says what they are. Shifts of negative numbers are arithmetic, sums and products wrap. */
+#define BLOCK 65536
+
+static inline void block_keys(int64_t seed, int64_t block, int32_t keys[2]) {
+    uint64_t z = (uint64_t)seed + (uint64_t)(block + 1) * 0x9E3779B97F4A7C15ull;
+    z = (z ^ (z >> 30)) * 0xBF58476D1CE4E5B9ull;
+    z = (z ^ (z >> 27)) * 0x94D049BB133111EBull;
+    z ^= z >> 31;
+    keys[0] = (int32_t)(uint32_t)z;
+    keys[1] = (int32_t)(uint32_t)(z >> 32);
+}
+
+static inline int32_t word(int32_t index, const int32_t keys[2]) {
+    uint32_t h = (uint32_t)index * 0x9E3779B1u + (uint32_t)keys[0];
+    h += (uint32_t)((int32_t)h >> 16);
+    h = (h * 0x21F0AAADu) ^ (uint32_t)keys[1];
+    h += (uint32_t)((int32_t)h >> 15);
+    return (int32_t)(h * 0xD35A2D97u);
+}
