@@ -12,6 +12,7 @@ import textwrap
 import threading
 import traceback
 import typing
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -353,3 +354,14 @@ def test_variadic_ops_compile_for_several_counts_in_one_graph():
 
     got = torch.autograd.grad(torch.compile(f, backend="eager", fullgraph=True)(x).sum(), x)
     torch.testing.assert_close(got, torch.autograd.grad(f(x).sum(), x))
+
+
+def test_hints_may_be_callables_with_arguments():
+    @pb.op(static=("callback",))
+    def seen(x: torch.Tensor, callback: Callable[[str, torch.Tensor], object]) -> torch.Tensor:
+        callback("x", x)
+        return 2 * x
+
+    x = torch.ones(2, requires_grad=True)
+    seen(x, lambda name, value: None).sum().backward()
+    assert x.grad.tolist() == [2.0, 2.0]

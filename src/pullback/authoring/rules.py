@@ -195,8 +195,8 @@ def _hints(function: FunctionType) -> dict[str, Any]:
 
 
 def _certainty(parameter: inspect.Parameter, hint: Any) -> Certainty:
-    given = set(typing.get_args(hint)) or {hint}
-    if given & {int, float, complex, bool, str}:
+    given = [hint, *typing.get_args(hint)]  # the arguments of a Callable have no hash
+    if any(kind in given for kind in (int, float, complex, bool, str)):
         return "any"
     if parameter.default is None or type(None) in given:
         return "optional"
