@@ -6,10 +6,10 @@ INSTALLED := .venv/installed
 export OMP_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test thorough golden lint types imports docs clean
+.PHONY: help install demo test thorough golden lint types imports docs web web-check clean
 
 help:            ## list what can be made
-	@grep -E '^[a-z]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
+	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
 
 install: $(INSTALLED)  ## create .venv with the pinned development environment
 
@@ -44,6 +44,12 @@ imports: $(INSTALLED)  ## the layers: imports go downward only
 
 docs: $(INSTALLED)  ## build the documentation, warnings are errors
 	$(BIN)/sphinx-build -W --keep-going -q -b html docs docs/_build/html
+
+web:             ## build the report page from web/ with the locked npm packages (needs Node 20.19 or newer)
+	cd web && npm ci && npm run build
+
+web-check:       ## build the page in a fresh folder and compare it with the committed one; skipped where npm is not to be had
+	python3 scripts/check_web.py
 
 clean:           ## remove what was built, but not .venv
 	rm -rf build dist docs/_build docs/reference/generated .pytest_cache .ruff_cache .import_linter_cache

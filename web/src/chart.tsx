@@ -1,7 +1,9 @@
+import { h } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
 import { significant } from "./format";
+import { Table } from "./table";
 import { dark } from "./theme";
 import type { Axis, Chart } from "./types";
 
@@ -98,18 +100,7 @@ function short(value: number): string {
 
 function Numbers({ chart }: { chart: Chart }) {
   return (
-    <div class="wide" tabIndex={0} role="region" aria-label="Numbers">
-      <table>
-        <thead>
-          <tr>
-            <th scope="col">series</th>
-            <th scope="col" class="number">{chart.x.label}</th>
-            <th scope="col" class="number">{chart.y.label}</th>
-            <th scope="col" class="number">from</th>
-            <th scope="col" class="number">to</th>
-          </tr>
-        </thead>
-        <tbody>
+    <Table label="Numbers" heads={["series", `#${chart.x.label}`, `#${chart.y.label}`, "#from", "#to"]}>
           {chart.series.flatMap((series) =>
             series.x.map((x, i) => (
               <tr key={`${series.name}${i}`}>
@@ -122,8 +113,6 @@ function Numbers({ chart }: { chart: Chart }) {
               </tr>
             )),
           )}
-        </tbody>
-      </table>
-    </div>
+        </Table>
   );
 }

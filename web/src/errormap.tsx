@@ -1,3 +1,4 @@
+import { h } from "preact";
 import { measured } from "./format";
 import type { ErrorMap } from "./types";
 
@@ -44,8 +45,11 @@ export function ErrorPicture({ map }: { map: ErrorMap }) {
 function cellsOf(map: ErrorMap, total: number): number[] | null {
   if (!map.where) return null;
   const cells = new Array<number>(total).fill(0);
-  const largest = Math.max(...(map.error ?? []));
-  map.where.forEach((at, i) => (cells[at] = map.error ? Math.max(1, Math.ceil(STEPS + Math.log10(map.error[i] / largest))) : STEPS - 1));
+  const largest = Math.max(...(map.error ?? []).filter((error) => error !== null));
+  map.where.forEach((at, i) => {
+    const error = map.error?.[i] ?? largest;
+    cells[at] = Math.max(1, Math.ceil(STEPS + Math.log10(error / largest)) || STEPS);
+  });
   return cells;
 }
 
@@ -54,5 +58,5 @@ function titleOf(map: ErrorMap, index: number): string {
   const at: number[] = [];
   for (let i = map.shape.length - 1, rest = index; i >= 0; rest = Math.floor(rest / map.shape[i]), i--) at.unshift(rest % map.shape[i]);
   const error = map.error?.[map.where!.indexOf(index)];
-  return `[${at.join(", ")}]${error === undefined ? "" : ` differs by ${measured(error)}`}`;
+  return `[${at.join(", ")}]${error === undefined ? "" : error === null ? " is not finite" : ` differs by ${measured(error)}`}`;
 }

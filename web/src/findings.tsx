@@ -1,13 +1,15 @@
+import { Fragment, h } from "preact";
 import { useState } from "preact/hooks";
 import { ErrorPicture } from "./errormap";
 import { count, last, measured, place } from "./format";
 import { go, param } from "./route";
+import { Table } from "./table";
 import type { Evidence, Finding, Findings, Severity } from "./types";
 
 const SEVERITIES: Severity[] = ["error", "warning", "note"];
 const OPEN_UP_TO = 12;
 
-export function FindingsView({ data }: { data: Findings }) {
+export function FindingsView({ data, views }: { data: Findings; views(subject: string): [string, number][] }) {
   const { report } = data;
   const order = new Map(report.subjects.map((subject, i) => [subject, i]));
   const rank = (finding: Finding) => (order.get(finding.subject) ?? order.size) * 4 + SEVERITIES.indexOf(finding.severity);
@@ -23,7 +25,14 @@ export function FindingsView({ data }: { data: Findings }) {
       <Filters data={data} hidden={hidden} shown={shown.length} />
       {subjects.map((subject) => (
         <section key={subject}>
-          <h2 title={subject}>{subject}</h2>
+          <h2>
+            {subject}
+            {views(subject).map(([name, index]) => (
+              <a key={index} href={`#s=${index}`}>
+                {name}
+              </a>
+            ))}
+          </h2>
           {shown
             .filter(({ finding }) => finding.subject === subject)
             .map(({ finding, source }, i) => (
@@ -214,19 +223,7 @@ function Checks({ data }: { data: Findings }) {
   return (
     <section class="checks">
       <h2>What ran</h2>
-      <div class="wide" tabIndex={0} role="region" aria-label="What ran">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">subject</th>
-              {statuses.map((status) => (
-                <th key={status} scope="col" class="number">
-                  {status}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
+      <Table label="What ran" heads={["subject", ...statuses.map((status) => `#${status}`)]}>
             {subjects.map((subject) => {
               const own = checks.filter((run) => run.subject === subject);
               return (
@@ -243,9 +240,7 @@ function Checks({ data }: { data: Findings }) {
                 </tr>
               );
             })}
-          </tbody>
-        </table>
-      </div>
+          </Table>
       <p class="foot">
         {Object.entries(environment)
           .filter(([, value]) => ["string", "number"].includes(typeof value))

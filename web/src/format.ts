@@ -8,7 +8,7 @@ export function size(bytes: number): string {
     bytes /= 1024;
     unit++;
   }
-  return `${significant(bytes)} ${UNITS[unit]}`;
+  return `${significant(bytes)}\u00a0${UNITS[unit]}`;
 }
 
 export function significant(value: number): string {
@@ -23,8 +23,8 @@ export function measured(value: number): string {
 }
 
 export function duration(seconds: number): string {
-  if (seconds < 1e-3) return `${Math.round(seconds * 1e6)} µs`;
-  return seconds < 1 ? `${significant(seconds * 1e3)} ms` : `${significant(seconds)} s`;
+  if (seconds < 1e-3) return `${Math.round(seconds * 1e6)}\u00a0µs`;
+  return seconds < 1 ? `${significant(seconds * 1e3)}\u00a0ms` : `${significant(seconds)}\u00a0s`;
 }
 
 export function count(number: number, word: string): string {

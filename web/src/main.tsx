@@ -1,4 +1,4 @@
-import { render } from "preact";
+import { h, render } from "preact";
 import { serve } from "./graph/client";
 import { PageView } from "./page";
 import "./style.css";

@@ -1,9 +1,10 @@
+import { h } from "preact";
 import { useEffect } from "preact/hooks";
 import { ChartView } from "./chart";
 import { FindingsView } from "./findings";
 import { last } from "./format";
 import { GraphView } from "./graph/view";
-import { route, section as chosen } from "./route";
+import { go, route, section as chosen } from "./route";
 import { SavedView } from "./saved";
 import { TraceView } from "./trace";
 import type { Page, Section } from "./types";
@@ -31,34 +32,41 @@ export function PageView({ page }: { page: Page }) {
 }
 
 function Contents({ page, index }: { page: Page; index: number }) {
-  const groups = new Map<string, [Section, number][]>();
-  page.sections.forEach((section, i) => {
-    const subject = section.kind === "trace" ? "" : (section.subject ?? "");
-    const key = groupOf(section) || subject;
-    groups.set(key, [...(groups.get(key) ?? []), [section, i]]);
-  });
+  const entries = page.sections.map((section, i) => ({ section, i }));
+  const subjects = [...new Set(page.sections.flatMap((section) => section.subject ?? []))];
+  const subject = page.sections[index].subject ?? subjects[0];
+  const link = ({ section, i }: (typeof entries)[number]) => (
+    <a key={i} href={`#s=${i}`} aria-current={i === index ? "page" : undefined}>
+      {nameOf(section)}
+    </a>
+  );
+  const first = (wanted: string) => String(page.sections.findIndex((section) => section.subject === wanted));
   return (
     <nav aria-label="Sections">
-      {[...groups].map(([subject, entries]) => (
-        <div key={subject} class="entry">
-          {subject && groups.size > 1 && <span title={subject}>{last(subject)}</span>}
-          {entries.map(([section, i]) => (
-            <a key={i} href={`#s=${i}`} aria-current={i === index ? "page" : undefined}>
-              {nameOf(section)}
-            </a>
+      {entries.filter(({ section }) => !section.subject).map(link)}
+      {subjects.length > 1 && (
+        <select aria-label="Subject" value={subject} onChange={(event) => go({ s: first(event.currentTarget.value) }, false)}>
+          {subjects.map((name) => (
+            <option key={name} value={name}>
+              {last(name)}
+            </option>
           ))}
-        </div>
-      ))}
+        </select>
+      )}
+      {entries.filter(({ section }) => subject && section.subject === subject).map(link)}
     </nav>
   );
 }
 
-const groupOf = (section: Section): string => (section as { subject?: string }).subject ?? "";
+/** The other views of a subject, by name and index. */
+function viewsOf(page: Page, subject: string): [string, number][] {
+  return page.sections.flatMap((section, i): [string, number][] => (section.subject === subject && section.kind !== "findings" ? [[nameOf(section), i]] : []));
+}
 
 function View({ page, section }: { page: Page; section: Section }) {
   switch (section.kind) {
     case "findings":
-      return <FindingsView data={section} />;
+      return <FindingsView data={section} views={(subject) => viewsOf(page, subject)} />;
     case "graph":
       return <GraphView graph={section} name={section.subject ?? "graph"} badges={badgesOf(page)} />;
     case "trace":

@@ -1,5 +1,7 @@
+import { Fragment, h } from "preact";
 import { count, place, size } from "./format";
 import { go, param } from "./route";
+import { Table } from "./table";
 import { type Rect, squarified } from "./treemap";
 import type { Block, Holder, Saved } from "./types";
 
@@ -43,27 +45,11 @@ export function SavedView({ saved }: { saved: Saved }) {
       <p class="legend">
         <span class="swatch extra" /> kept by the graph alone <span class="swatch ctx" /> hidden on ctx <span class="swatch anyway" /> lives anyway
       </p>
-      <div class="wide" tabIndex={0} role="region" aria-label="Blocks of memory">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col" class="number">bytes</th>
-              <th scope="col">
-                <span class="unseen">share</span>
-              </th>
-              <th scope="col">kept by</th>
-              <th scope="col">as</th>
-              <th scope="col">tensor</th>
-              <th scope="col">remarks</th>
-            </tr>
-          </thead>
-          <tbody>
+      <Table label="Blocks of memory" heads={["#bytes", "-share", "kept by", "as", "tensor", "remarks"]}>
             {saved.blocks.slice(0, LISTED).map((block, i) => (
               <Rows key={i} block={block} index={i} share={block.bytes / (saved.blocks[0].bytes || 1)} />
             ))}
-          </tbody>
-        </table>
-      </div>
+          </Table>
       {rest > 0 && <p class="foot">and {count(rest, "smaller block")}</p>}
     </div>
   );

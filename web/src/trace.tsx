@@ -1,11 +1,14 @@
+import { Fragment, h } from "preact";
 import { useState } from "preact/hooks";
 import { Arrow } from "./arrow";
 import { count, duration, place, significant } from "./format";
 import { go, param } from "./route";
+import { Table } from "./table";
 import type { Stats, Step, Trace } from "./types";
 
 const COLUMN = 176;
 const OPEN_UP_TO = 10;
+const STEP_HEADS = ["-#number", "step", "name", "value", "#norm", "#zero", "#time", "-remarks"];
 const WORDS: Record<string, string> = { zero: "becomes zero", NaN: "becomes NaN", Inf: "becomes Inf", None: "is None, although it is needed", cut: "the way is cut" };
 
 interface Call {
@@ -148,24 +151,11 @@ function Steps({ call, steps, several, open }: { call: Call; steps: Step[]; seve
         {several && <span> call {call.number}</span>} <small>{place(where)}</small>
         {marks > 0 && <span class="tag error">{count(marks, "mark")}</span>}
       </summary>
-      <div class="wide" tabIndex={0} role="region" aria-label={`${call.name}.${phase}`}>
-        <table>
-          <thead>
-            <tr>
-              {["", "step", "name", "value", "norm", "zero", "time", ""].map((head, i) => (
-                <th key={i} scope="col" class={i === 0 || (i > 3 && i < 7) ? "number" : ""}>
-                  {head || <span class="unseen">{i ? "remarks" : "number"}</span>}
-                </th>
-              ))}
-            </tr>
-          </thead>
-          <tbody>
+      <Table label={`${call.name}.${phase}`} heads={STEP_HEADS}>
             {steps.map((step) => (
               <Row key={step.number} step={step} />
             ))}
-          </tbody>
-        </table>
-      </div>
+          </Table>
     </details>
   );
 }
@@ -200,17 +190,7 @@ function Gradients({ trace }: { trace: Trace }) {
   return (
     <section>
       <h2>Gradients of the sum of the outputs</h2>
-      <div class="wide" tabIndex={0} role="region" aria-label="Gradients">
-        <table>
-          <thead>
-            <tr>
-              <th scope="col">of</th>
-              <th scope="col">value</th>
-              <th scope="col" class="number">norm</th>
-              <th scope="col" class="number">zero</th>
-            </tr>
-          </thead>
-          <tbody>
+      <Table label="Gradients" heads={["of", "value", "#norm", "#zero"]}>
             {trace.gradients.map(({ name, stats }) => (
               <tr key={name} class={stats ? "" : "marked"}>
                 <th scope="row">
@@ -221,9 +201,7 @@ function Gradients({ trace }: { trace: Trace }) {
                 <td class="number">{share(stats)}</td>
               </tr>
             ))}
-          </tbody>
-        </table>
-      </div>
+          </Table>
     </section>
   );
 }

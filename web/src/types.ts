@@ -36,7 +36,8 @@ export interface ErrorMap {
   shape: number[];
   wrong: number;
   where?: number[];
-  error?: number[];
+  /** By how much; null where it is not finite. */
+  error?: (number | null)[];
   tolerance?: number;
   grid?: { rows: number; columns: number; share: number[] };
 }
@@ -126,7 +127,6 @@ export interface Step {
 
 export interface Trace {
   kind: "trace";
-  subject: string;
   error: string;
   steps: Step[];
   gradients: { name: string; stats: Stats | null }[];

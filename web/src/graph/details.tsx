@@ -1,3 +1,4 @@
+import { Fragment, h } from "preact";
 import { count, place, size } from "../format";
 import { go } from "../route";
 import { type Item, type Model, isOpen, linesOf, titleOf } from "./model";

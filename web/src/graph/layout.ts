@@ -99,7 +99,7 @@ function one(container: Container, inside: Map<string, Placed>): Placed {
     }
   }
   container.links.forEach((link, i) =>
-    graph.setEdge(link.from, link.to, link.label ? { width: link.labelWidth, height: 14, labelpos: "c" } : {}, String(i)),
+    graph.setEdge(link.from, link.to, { ...(link.label && { width: link.labelWidth, height: 14 }), labelpos: "c" }, String(i)),
   );
   layout(graph);
   return settled(container, graph, size, inside);

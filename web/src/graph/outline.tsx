@@ -1,3 +1,4 @@
+import { h } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { type Item, type Model, isOpen, keyOf, linesOf, titleOf } from "./model";
 

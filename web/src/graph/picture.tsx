@@ -1,3 +1,4 @@
+import { Fragment, h } from "preact";
 import type { ReadonlySignal } from "@preact/signals";
 import { type Group, type Item, type Model, linesOf, titleOf } from "./model";
 import { LEADING, PAD, TEXT, TITLE, widthOf } from "./plan";

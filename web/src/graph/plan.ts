@@ -76,8 +76,11 @@ function linksOf(model: Model, open: Set<string>): Map<string, Link[]> {
   );
 }
 
-/** Name ports, and keep the first label of each tensor where there is room for labels. */
+/** Name ports, and keep the label of each tensor's shortest link where there is room for labels. */
 function settle(container: Container): void {
+  const order = new Map(container.boxes.map((box, i) => [box.key, i]));
+  const span = (link: Link) => (order.get(link.to) ?? order.size) - (order.get(link.from) ?? -1);
+  container.links.sort((a, b) => span(a) - span(b));
   const labelled = new Set<string>();
   const few = container.links.length <= LABELS;
   const entering = new Set<string>();

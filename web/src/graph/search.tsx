@@ -1,3 +1,4 @@
+import { h } from "preact";
 import type { RefObject } from "preact";
 import { useMemo, useState } from "preact/hooks";
 import { place } from "../format";

@@ -1,3 +1,4 @@
+import { h } from "preact";
 import { useComputed, useSignal } from "@preact/signals";
 import { useEffect, useMemo, useRef, useState } from "preact/hooks";
 import { count } from "../format";

@@ -41,6 +41,9 @@ _PAGE = """<!doctype html>
 <body>
 <div id="app"><noscript>This page draws itself with JavaScript, which is off. The text format says the same.</noscript></div>
 <script type="text/plain" id="data">{data}</script>
+<script type="text/plain" id="licenses">
+{licenses}
+</script>
 <script>{script}</script>
 </body>
 </html>"""
@@ -64,6 +67,7 @@ def render(page: Report | Mapping[str, Any]) -> str:
         title=html.escape(clean(data.get("title", TITLE), limit=200)),
         style=style,
         script=script,
+        licenses=_built("LICENSES.txt"),
         data=base64.b64encode(json.dumps(cleaned(data), ensure_ascii=False, separators=(",", ":"), allow_nan=False).encode()).decode(),
     )
 
@@ -117,10 +121,10 @@ def _source(finding: Finding) -> list[list[int | str]]:
 
 @functools.cache
 def _built(name: str) -> str:
-    text = files("pullback.report").joinpath("_web", name).read_text(encoding="utf-8")
-    if "</" + name.removeprefix("page.").replace("js", "script").replace("css", "style") in text:
+    text = files("pullback.report").joinpath("_web", name).read_text(encoding="utf-8").strip()
+    if "</script" in text or "</style" in text:
         raise ValueError(f"_web/{name} holds the end of its own element: build it anew with `make web`")
-    return text.strip()
+    return text
 
 
 def _policy(script: str, style: str) -> str:
