@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -15,6 +16,8 @@ from .truth import eager, other
 from .value import ValueTest
 
 COORDINATES = 64
+LISTED = 4096
+GRID = (48, 64)
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,10 +127,20 @@ def compare(path: str, got: Tensor, expected: Tensor, cotangents: list[Tensor], 
     element = f"[{', '.join(map(str, at))}]" if at else ""
     text = f"{gradient_name(path)}{element}: {count} of {gap.numel()} elements wrong" if gap.numel() > 1 else gradient_name(path)
     evidence = Evidence(text, _number(got[at]), _number(expected[at]), float(gap[at]), allowed, tolerance.WHY_ANALYTIC)
-    picture: dict[str, JSON] = {"shape": list(gap.shape), "wrong": count}
-    if gap.numel() <= 4096:
-        picture["where"] = [int(i) for i in wrong.flatten().nonzero().flatten()]
-    return Spot(got, expected, cotangents, evidence, {"gradient": picture})
+    return Spot(got, expected, cotangents, evidence, {"gradient": _picture(path, gap, wrong, allowed)})
+
+
+def _picture(path: str, gap: Tensor, wrong: Tensor, allowed: float) -> dict[str, JSON]:
+    """Return where a gradient is wrong: every wrong element and by how much (None: not finite), or the share of wrong ones in each cell of a grid."""
+    picture: dict[str, JSON] = {"name": gradient_name(path), "shape": list(gap.shape), "wrong": int(wrong.sum()), "tolerance": allowed}
+    if gap.numel() <= LISTED:
+        errors = gap[wrong].tolist()
+        where: list[JSON] = [int(i) for i in wrong.flatten().nonzero().flatten()]
+        return {**picture, "where": where, "error": [float(f"{error:.2g}") if math.isfinite(error) else None for error in errors]}
+    rows = wrong.reshape(-1, gap.shape[-1])
+    cells = min(GRID[0], rows.shape[0]), min(GRID[1], rows.shape[1])
+    share = torch.nn.functional.adaptive_avg_pool2d(rows[None].to(torch.float64), cells).flatten().tolist()
+    return {**picture, "grid": {"rows": cells[0], "columns": cells[1], "share": [round(value, 3) for value in share]}}
 
 
 def _number(value: Tensor) -> str:
