@@ -10,7 +10,8 @@ from torch import Tensor
 
 from . import _entropy as entropy
 from . import _products as products
-from ._eager import accurate, rows_of
+from ._eager import accurate, eager, rows_of
+from ._triton import ready
 
 CHUNK = {"cpu": 1 << 22}
 LEAST = {"cpu": 256}
@@ -40,7 +41,8 @@ def loss(x: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None, options
     dtype = entropy.loss_dtype(x)
     w, b = cast(weight), None if bias is None else cast(bias)
     rows, flat = rows_of(cast(x)), target.reshape(-1)
-    each = [entropy.losses(products.linear(rows[c], w, b), flat[c], options) for c in chunks(rows.shape[0], w.shape[0], x.device.type)]
+    losses = (lambda *given: entropy.losses_now(*given)[0]) if eager(x, weight, bias) else entropy.losses
+    each = [losses(products.linear(rows[c], w, b), flat[c], options) for c in chunks(rows.shape[0], w.shape[0], x.device.type)]
     return entropy.reduced(torch.cat(each), target, options).to(dtype)
 
 
@@ -54,8 +56,9 @@ def loss_and_gradients(
     scale = entropy.scales(one, target, options, one.dtype)
     each = []
     for c, logits in sums.chunks():
-        each.append(entropy.losses(logits, flat[c], options))
-        sums.add(c, entropy.gradients_now(logits, flat[c], scale[c], options))
+        rows, lse = entropy.losses_now(logits, flat[c], options)
+        each.append(rows)
+        sums.add(c, entropy.gradients_now(logits, flat[c], scale[c], options, lse, logits))
     return entropy.reduced(torch.cat(each), target, options).to(entropy.loss_dtype(x)), sums.found()
 
 
@@ -67,7 +70,8 @@ def gradients_now(
     flat = target.reshape(-1)
     scale = entropy.scales(dy, target, options, accurate(x))
     for c, logits in sums.chunks():
-        sums.add(c, entropy.gradients_now(logits, flat[c], scale[c], options))
+        lse = entropy.losses_now(logits, flat[c], options)[1] if ready(logits) else None
+        sums.add(c, entropy.gradients_now(logits, flat[c], scale[c], options, lse, logits))
     return tuple(sums.found())
 
 
@@ -90,8 +94,7 @@ class Sums:
     def add(self, c: slice, grad: Tensor) -> None:
         """Take in the gradient of a chunk's logits."""
         if self.biases is not None:
-            self.biases += grad.sum(0)
-        grad = grad.to(self.weight.dtype)
+            self.biases += grad.sum(0, dtype=self.biases.dtype)
         if self.x is not None:
             self.x[c] = products.grad_x(grad, self.weight)
         if self.weights is None:

@@ -27,9 +27,10 @@ def eager(*tensors: Tensor | None) -> bool:
     return True
 
 
-def blocks(rows: int, width: int, elements: int = BLOCK) -> Iterator[slice]:
-    """Yield slices of rows of `width`, each of about `elements` elements."""
-    step = max(1, elements // max(1, width))
+def blocks(x: Tensor, elements: int = BLOCK) -> Iterator[slice]:
+    """Yield slices of the rows of `x`, each of about `elements` elements; one slice of all where another device than a CPU has them."""
+    rows = x.shape[0]
+    step = max(1, elements // max(1, x[:1].numel())) if x.device.type == "cpu" else max(1, rows)
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
 

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from .. import arguments
-from ._eager import accurate
+from ._eager import accurate, blocks
+from ._triton import ready
 
 
 class Options(NamedTuple):
@@ -100,21 +101,41 @@ def gradients(logits: Tensor, target: Tensor, scale: Tensor, options: Options) -
     return grad if options.soft_cap is None else grad * (1 - (z / options.soft_cap).square())
 
 
-def gradients_now(logits: Tensor, target: Tensor, scale: Tensor, options: Options) -> Tensor:
-    """The same with as few new blocks of memory as can be; nobody may be recording."""
-    z = capped(logits, options)
+def losses_now(logits: Tensor, target: Tensor, options: Options) -> tuple[Tensor, Tensor | None]:
+    """The loss of each row, and its log-sum-exp where a kernel gives it; nobody may be recording."""
+    if ready(logits):
+        from ..kernels import triton_cross_entropy as kernels
+
+        return kernels.losses(logits, target, *options[:4])
+    each = [losses(logits[block], target[block], options) for block in blocks(logits)]
+    return torch.cat(each) if each else losses(logits, target, options), None
+
+
+def gradients_now(logits: Tensor, target: Tensor, scale: Tensor, options: Options, lse: Tensor | None, out: Tensor) -> Tensor:
+    """Write the gradient of ``sum(scale · losses)`` into `out`, which may be `logits`; nobody may be recording."""
+    if lse is not None:
+        from ..kernels import triton_cross_entropy as kernels
+
+        return kernels.gradients(logits, target, scale, lse, *options[:4], out)
+    for block in blocks(logits):
+        _gradients_of_block(capped(logits[block], options), target[block], scale[block], options, out[block])
+    return out
+
+
+def _gradients_of_block(z: Tensor, target: Tensor, scale: Tensor, options: Options, out: Tensor) -> None:
     _, at = places(target, options)
     rate = scale
     if options.z_loss:
         rate = scale * torch.logsumexp(z, -1).mul_(2 * options.z_loss).add_(1)
-    grad = torch.softmax(z, -1).mul_(rate.unsqueeze(-1))
+    direct = z.dtype == out.dtype and z.data_ptr() != out.data_ptr()
+    grad = (torch.softmax(z, -1, out=out) if direct else torch.softmax(z, -1)).mul_(rate.unsqueeze(-1))
     if options.label_smoothing:
         grad.sub_((scale * (options.label_smoothing / z.shape[-1])).unsqueeze(-1))
     grad.scatter_add_(-1, at, ((options.label_smoothing - 1) * scale).unsqueeze(-1))
-    if options.soft_cap is None:
-        return grad
-    slope = (z / options.soft_cap).square_().neg_().add_(1)
-    return grad.mul_(slope)
+    if options.soft_cap is not None:
+        grad.mul_((z / options.soft_cap).square_().neg_().add_(1))
+    if not direct:
+        out.copy_(grad)
 
 
 def reduced(rows: Tensor, target: Tensor, options: Options) -> Tensor:

@@ -42,7 +42,7 @@ def checkpointed(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
 
     Supports:
         What `function` supports: every dtype and device; derivatives of any order, torch.func (where ``torch.utils.checkpoint`` raises), forward
-        mode, torch.compile, autocast. Under torch.func and torch.compile nothing is saved by it: the transform or the compiler sees `function` itself.
+        mode, torch.compile, autocast. Under torch.func and torch.compile it saves nothing: the transform or the compiler sees `function` itself.
 
     Raises:
         TypeError: for what cannot be called.

@@ -10,6 +10,10 @@ from torch import Tensor
 from ...authoring.op import Sample, keep, op, sample
 from .. import arguments
 from ._eager import accurate, blocks, eager, rows_of
+from ._triton import ready
+
+WIDEST = 1 << 16
+"""The longest row that the kernel holds at once."""
 
 
 def rms_norm_reference(x: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tensor:
@@ -53,6 +57,11 @@ def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tens
         Zhang and Sennrich, Root mean square layer normalization, 2019, arXiv:1910.07467.
     """
     _check(x, weight, eps)
+    if ready(x, weight) and x.shape[-1] <= WIDEST:
+        from ..kernels import triton_rms_norm as kernels
+
+        y, r = kernels.forward(rows_of(x), weight, eps)
+        return keep(y.reshape(x.shape), r=r.reshape(*x.shape[:-1], 1))
     wide = accurate(x)
     r = torch.linalg.vecdot(x.to(wide), x.to(wide)).unsqueeze(-1).div(x.shape[-1]).add(eps).rsqrt()
     y = (x * r) if weight is None else (x * r) * weight
@@ -71,6 +80,11 @@ def _check(x: Tensor, weight: Tensor | None, eps: float) -> None:
 
 @rms_norm.vjp("x", "weight", keeps={"x": ("weight",), "weight": ()})
 def _(dy: Tensor, x: Tensor, weight: Tensor | None, r: Tensor, wanted: tuple[bool, bool]) -> tuple[Tensor | None, Tensor | None]:
+    if wanted[0] and x.shape[-1] <= WIDEST and ready(x, dy, weight, r):
+        from ..kernels import triton_rms_norm as kernels
+
+        grad_x, grad_weight = kernels.backward(rows_of(dy), rows_of(x), weight, r.reshape(-1))
+        return grad_x.reshape(x.shape), grad_weight if wanted[1] else None
     if all(wanted) and weight is not None and dy.dtype == x.dtype == weight.dtype == r.dtype and eager(dy, x, weight, r):
         return _both(dy, x, weight, r)
     wide = r.dtype
@@ -88,7 +102,7 @@ def _both(dy: Tensor, x: Tensor, weight: Tensor, r: Tensor) -> tuple[Tensor, Ten
     grad_x, n = torch.empty_like(x, memory_format=torch.contiguous_format), x.shape[-1]
     grad_weight = torch.zeros_like(weight)
     rows = [rows_of(t) for t in (dy, x, r, grad_x)]
-    for block in blocks(rows[0].shape[0], n, 1 << 16):
+    for block in blocks(rows[0], 1 << 16):
         d, a, s, out = (t[block] for t in rows)
         product = d * a
         grad_weight.addmv_(product.t(), s.squeeze(-1))

@@ -7,10 +7,10 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from ...authoring.op import Sample, op, sample
+from ...authoring.op import Sample, keep, op, sample
 from .. import arguments
 from . import _entropy as entropy
-from ._eager import blocks, eager, rows_of
+from ._eager import eager, rows_of
 
 
 def softmax_cross_entropy_reference(
@@ -65,7 +65,7 @@ def softmax_cross_entropy(
         float32.
 
     Saves:
-        `logits` and `target`, which are arguments: 0 bytes an element. ``F.cross_entropy`` keeps their log-softmax.
+        `logits` and `target`, which are arguments: 0 bytes an element (and one number a row on CUDA). ``F.cross_entropy`` keeps their log-softmax.
 
     Supports:
         float64, float32, bfloat16, float16; CPU and CUDA; derivatives of any order, torch.func, forward mode, torch.compile, autocast.
@@ -89,11 +89,8 @@ def softmax_cross_entropy(
     now = eager(logits) if isinstance(logits, Tensor) else False
     _check(logits, target, options, now)
     rows, flat = rows_of(logits), target.reshape(-1)
-    if not now:
-        return entropy.reduced(entropy.losses(rows, flat, options), target, options).to(entropy.loss_dtype(logits))
-    each = [entropy.losses(rows[block], flat[block], options) for block in blocks(*rows.shape)]
-    every = torch.cat(each) if each else entropy.losses(rows, flat, options)
-    return entropy.reduced(every, target, options).to(entropy.loss_dtype(logits))
+    each, lse = entropy.losses_now(rows, flat, options) if now else (entropy.losses(rows, flat, options), None)
+    return keep(entropy.reduced(each, target, options).to(entropy.loss_dtype(logits)), lse=lse)
 
 
 def _check(logits: Tensor, target: Tensor, options: entropy.Options, now: bool) -> None:
@@ -110,6 +107,7 @@ def _(
     dy: Tensor,
     logits: Tensor,
     target: Tensor,
+    lse: Tensor | None,
     ignore_index: int,
     label_smoothing: float,
     soft_cap: float | None,
@@ -121,10 +119,8 @@ def _(
     scale = entropy.scales(dy, target, options, entropy.accurate(logits))
     if not eager(dy, logits):
         return entropy.gradients(rows, flat, scale, options).reshape(logits.shape).to(logits.dtype)
-    grad = torch.empty_like(rows, memory_format=torch.contiguous_format)
-    for block in blocks(*rows.shape):
-        grad[block] = entropy.gradients_now(rows[block], flat[block], scale[block], options)
-    return grad.reshape(logits.shape)
+    out = torch.empty_like(rows, memory_format=torch.contiguous_format)
+    return entropy.gradients_now(rows, flat, scale, options, lse, out).reshape(logits.shape)
 
 
 @softmax_cross_entropy.samples

@@ -77,7 +77,7 @@ def _packed(dy: Tensor, gate: Tensor, up: Tensor) -> bool:
 def _both(dy: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
     grad_gate, grad_up = torch.empty_like(gate), torch.empty_like(up)
     rows = [t.view(-1) for t in (dy, gate, up, grad_gate, grad_up)]
-    for block in blocks(dy.numel(), 1):
+    for block in blocks(rows[0]):
         d, g, u, dg, du = (row[block] for row in rows)
         torch.ops.aten.silu.out(g, out=du)
         du.mul_(d)
