@@ -49,6 +49,7 @@ class Declared:
         self.definition = definition
         self.signature = signature_text(function)
         self.module = new_module(definition)
+        self.module.__dict__["declared"] = self
         self.lock = threading.RLock()
         self.built: Built | None = None
         self.built_at: Place | None = None
@@ -254,7 +255,7 @@ class LikeOp:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         bound = self.signature.bind(*args, **kwargs)
         bound.apply_defaults()
-        return out_of(self.function(*bound.args, *bound.kwargs.values()))
+        return out_of(self.function(*bound.arguments.values()))
 
 
 class Declarations(Mapping[str, Any]):

@@ -20,6 +20,7 @@ from .forward_mode import push_of
 from .generate import Writer, signature_text
 from .guards import plain_name, refusal_of_order, returner, several_of, shape_checker, unkeeper
 from .opaque import batched_body, call_opaque
+from .packed import UNPACKED, packable, packed_function
 from .probation import Probation
 from .rules import Definition, Param, Rule
 
@@ -102,6 +103,9 @@ class Built:
         self.call: Callable[..., Any] = module.__dict__[alias]
         if not (self.writer.constant or any(param.variadic for param in definition.params)):
             self._bind_classes()
+        self.packed = None
+        if packable(self.writer.definition):
+            self.packed = _compat.c_apply(packed_function(definition, alias, module.__name__))
 
     def _bind_classes(self) -> None:
         names, alias = self.module.__dict__, self.alias
@@ -130,10 +134,16 @@ class Built:
         names["graph"] = graph = names[f"{alias}_graph"]
         names["allow_graph"] = _compat.constant_result(lambda: torch.compiler.allow_in_graph(graph) and None)
 
-    @property
-    def transform(self) -> Any:
-        """The setup_context-style Function class."""
-        return self.module.__dict__[f"{self.alias}_transform"]
+    def transform(self, count: int) -> Any:
+        """The setup_context-style Function class for so many arguments."""
+        if not any(param.variadic for param in self.definition.params):
+            return self.module.__dict__[f"{self.alias}_transform"]
+        more = count - len(self.definition.params) + 1
+        name = self.specialised(tuple(more if param.variadic else not param.static for param in self.definition.params))
+        return self._special_module(name).__dict__[f"{self.alias}_transform"]
+
+    def _special_module(self, name: str) -> types.ModuleType:
+        return sys.modules[f"{self.module.__name__}_{name.rpartition('_')[2]}"]
 
     def namespace(self) -> dict[str, Any]:
         """What the generated code calls by name."""
@@ -161,6 +171,8 @@ class Built:
             "several": several_of(definition, self.writer.rules),
             "check_shapes": shape_checker(definition, self.writer.rules),
             "structured": self.structured,
+            "packed": None,
+            "UNPACKED": UNPACKED,
             "push": push_of(definition, self.body, self.saved_arguments),
         }
         if definition.autocast is not None:
@@ -202,7 +214,16 @@ class Built:
                 spec = structure.flatten(value, found)
                 leaves.extend(found)
                 key.append((spec, tuple([isinstance(leaf, Tensor) for leaf in found])))
-        return getattr(self.module, self.specialised(tuple(key)))(*leaves)
+        name = self.specialised(tuple(key))
+        if self.packed is not None and not torch.compiler.is_dynamo_compiling():
+            self._pack(name)
+        return getattr(self.module, name)(*leaves)
+
+    def _pack(self, name: str) -> None:
+        """Let calls take the short way once the first ones, which are watched, have gone well."""
+        apply = self._special_module(name).__dict__["apply"]
+        if not isinstance(getattr(apply, "__self__", None), Probation):
+            self.module.__dict__["packed"], self.packed = self.packed, None
 
 
 def _state_without_autocast(args: Any) -> Any:
@@ -321,16 +342,16 @@ def function_class(
     """
 
     def forward(*args: Any) -> Any:
-        return built().transform.forward(*args)
+        return built().transform(len(args)).forward(*args)
 
     def setup_context(ctx: Any, inputs: Any, output: Any) -> None:
-        built().transform.setup_context(ctx, inputs, output)
+        built().transform(len(inputs)).setup_context(ctx, inputs, output)
 
     def backward(ctx: Any, *dys: Any) -> Any:
-        return built().transform.backward(ctx, *dys)
+        return built().transform(len(ctx.needs_input_grad)).backward(ctx, *dys)
 
     def jvp(ctx: Any, *tangents: Any) -> Any:
-        return built().transform.jvp(ctx, *tangents)
+        return built().transform(len(tangents)).jvp(ctx, *tangents)
 
     forward.__wrapped__ = function  # type: ignore[attr-defined]
     functions: tuple[Any, ...] = (forward, setup_context, backward, jvp)

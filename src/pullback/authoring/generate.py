@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from types import FunctionType
 
+from .packed import packable
 from .plan import Plan
 from .rules import Param, Rule
 
@@ -19,7 +20,9 @@ class Writer(Plan):
     def source(self, signature: str) -> str:
         """Return the whole module's text; `signature` is the op's parameter list."""
         if any(param.variadic for param in self.definition.params):
-            return f"def {self.alias}({signature}):\n    return structured({self.tuple})\n"
+            return self.collecting(signature) + "\n"
+        if self.constant:
+            return self.wrapper(signature) + "\n"
         classes = [self.eager(loose=False), self.eager(loose=True), self.autocast()]
         if self.definition.automatic != "recompute":
             classes += [self.transform(), self.graph()]
@@ -37,11 +40,11 @@ class Writer(Plan):
 
     def wrapper_text(self, name: str, signature: str) -> str:
         # A container has no requires_grad, so asking every argument finds containers; leaves of containers hold none.
+        if self.constant:
+            return f"def {name}({signature}):\n    return {self.bare()}"
         joint = " or " if self.definition.flat else " | "
         tests = joint.join(self.test(param) for param in self.definition.differentiable) or "False"
         special = " or ".join(["transforms()", "dual._current_level >= 0", "compiling()", *self.twins()])
-        if self.constant:
-            return f"def {name}({signature}):\n    return {self.bare()}"
         return "\n".join(
             [
                 f"def {name}({signature}):",
@@ -59,6 +62,23 @@ class Writer(Plan):
                 f"    return {self.bare()}",
             ]
         )
+
+    def collecting(self, signature: str) -> str:
+        """The wrapper of an op with ``*args``, whose other code depends on how many there are."""
+        lines = [f"def {self.alias}({signature}):"]
+        if packable(self.definition):
+            lines += [
+                "    if not compiling() and packed is not None and grad_enabled():",
+                "        if not (transforms() or dual._current_level >= 0 or any_autocast()):",
+                f"            y = packed(*{self.args})",
+                "            if type(y) is Tensor:",
+                "                return y",
+                "            if type(y) is tuple:",
+                "                return unpack(y)",
+                "            if y is not UNPACKED:",
+                "                return y",
+            ]
+        return "\n".join([*lines, f"    return structured({self.tuple})"])
 
     def test(self, param: Param) -> str:
         if param.certain == "optional":
@@ -258,6 +278,7 @@ class Writer(Plan):
                 *[f"        {name} = {name}.clone()" for name in definition.mutates],
                 f"        y = body({self.args})",
                 f"        y, *hidden = unkeep(y, {self.tuple})" if kept else "        hidden = ()",
+                *([f"        y = unaliased(y, {self.tuple})"] if definition.deliberate and not definition.mutates else []),
                 f"        return flat_outputs(y, hidden, ({''.join(name + ', ' for name in definition.mutates)}))",
                 "",
                 "    @staticmethod",
@@ -278,7 +299,6 @@ class Writer(Plan):
                 "    def pull(ctx, needs, saved, dy, *more):",
                 *[f"        {line}" for line in self.pull_lines(None, loose=True, forward_mode=True)],
                 "",
-                *([f"        y = unaliased(y, {self.tuple})"] if definition.deliberate and not definition.mutates else []),
                 "    @staticmethod",
                 "    def jvp(ctx, *tangents):",
                 f"        return push({own}.pull, ctx, alive(ctx.saved_tensors), tangents)",

@@ -126,7 +126,7 @@ def _flat_rule(definition: Definition, rule: Rule, shape: Shape) -> Rule:
         parts = result if several else (result,)
         found: list[Any] = []
         for (target, spec, size), part in zip(spread, parts, strict=True):
-            found += _matching(where, target, spec, size, part)
+            found += matching(where, target, spec, size, part)
         return found[0] if single else tuple(found)
 
     keeps = {
@@ -138,7 +138,7 @@ def _flat_rule(definition: Definition, rule: Rule, shape: Shape) -> Rule:
     return replace(rule, targets=targets, residuals=residuals, function=flat, keeps=keeps, kernels=kernels, once=rule.once)
 
 
-def _matching(where: str, target: str, spec: Any, size: int, part: Any) -> list[Any]:
+def matching(where: str, target: str, spec: Any, size: int, part: Any) -> list[Any]:
     """The leaves of a gradient, which has its argument's structure."""
     if spec == LEAF:
         return [part]
