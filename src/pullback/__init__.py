@@ -14,6 +14,9 @@ if TYPE_CHECKING:
     from .authoring.op import op as op
     from .authoring.op import sample as sample
     from .battery.check import check as check
+    from .benchmark.call import BenchError as BenchError
+    from .benchmark.compare import bench as bench
+    from .benchmark.result import Bench as Bench
     from .capture.case import Case as Case
     from .capture.case import case as case
     from .recorder.run import recording as recording
@@ -24,6 +27,7 @@ if TYPE_CHECKING:
     from .report.finding import Location as Location
     from .report.report import CheckFailed as CheckFailed
     from .report.report import Report as Report
+    from .views.errors import explain_errors as explain_errors
     from .views.graph import Graph as Graph
     from .views.graph import graph as graph
     from .views.saved_memory import Saved as Saved
@@ -41,6 +45,9 @@ _HOMES = {
     "op": "authoring.op",
     "sample": "authoring.op",
     "check": "battery.check",
+    "Bench": "benchmark.result",
+    "BenchError": "benchmark.call",
+    "bench": "benchmark.compare",
     "Case": "capture.case",
     "case": "capture.case",
     "recording": "recorder.run",
@@ -51,6 +58,7 @@ _HOMES = {
     "Location": "report.finding",
     "CheckFailed": "report.report",
     "Report": "report.report",
+    "explain_errors": "views.errors",
     "Graph": "views.graph",
     "graph": "views.graph",
     "Saved": "views.saved_memory",

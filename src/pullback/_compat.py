@@ -516,7 +516,8 @@ def allocations(call: Any) -> list[int]:
     before = os.environ.get("KINETO_LOG_LEVEL")
     os.environ.setdefault("KINETO_LOG_LEVEL", "99")
     try:
-        with torch.autograd.profiler.profile(profile_memory=True) as profile:
+        profile: Any = torch.autograd.profiler.profile(profile_memory=True)
+        with profile:
             call()
     finally:
         if before is None:
@@ -587,3 +588,122 @@ def on_gradient(tensor: Any, hook: Callable[[Any], None]) -> None:
         tensor._backward_hooks = OrderedDict()
         node._register_hook_dict(tensor)
     tensor._backward_hooks[hook] = hook
+
+
+def storage_anchor(storage: Any) -> Any:
+    """What keeps the identity of a storage from being given to another one, without keeping its memory.
+
+    Fallback: none; torch.multiprocessing is built on it. Retire when `UntypedStorage` can be referenced weakly.
+    """
+    from torch.multiprocessing.reductions import StorageWeakRef
+
+    return StorageWeakRef(storage)
+
+
+def is_once_differentiable(backward: Any) -> bool:
+    """Whether a backward carries the decorator `once_differentiable`.
+
+    Fallback: none is seen. Retire when torch marks what it wraps.
+    """
+    code = getattr(backward, "__code__", None)
+    return hasattr(backward, "__wrapped__") and code is not None and "once_differentiable" in getattr(code, "co_qualname", "")
+
+
+def writing_methods() -> list[str]:
+    """The names of the Tensor methods that write in place, item assignment and ``+=`` among them.
+
+    Fallback: none; the names are those of torch. Retire when torch lists them.
+    """
+    import torch
+
+    others = {"requires_grad_", "share_memory_", "rename_", "retain_grad_", "detach_"}
+    base = torch._C.TensorBase
+    found = [n for n in dir(base) if n.endswith("_") and not n.startswith("_") and n not in others]
+    operators = ["add", "sub", "mul", "truediv", "floordiv", "mod", "pow", "and", "or", "xor", "lshift", "rshift"]
+    return [*found, "__setitem__", *(f"__i{operator}__" for operator in operators if hasattr(torch.Tensor, f"__i{operator}__"))]
+
+
+def writing_functions() -> list[tuple[Any, str]]:
+    """The functions that write in place, with the modules that hold them: ``torch.relu_``.
+
+    Fallback: none is known. Retire when torch lists them.
+    """
+    import torch
+
+    owners = (torch, getattr(torch._C, "_nn", None), getattr(torch, "_VF", None))
+    names = {name for owner in owners if owner is not None for name in dir(owner)} | set(dir(getattr(torch._C, "_VariableFunctions", None)))
+    wanted = sorted(name for name in names if name.endswith("_") and not name.startswith("_"))
+    return [(owner, name) for owner in owners if owner is not None for name in wanted if callable(getattr(owner, name, None))]
+
+
+def on_backward(seen: Callable[[Any, bool, bool, Any], None]) -> Callable[[], None]:
+    """Call `seen` with roots, retain_graph, create_graph and the calling frame of every backward that ends well; returns what ends this.
+
+    Fallback: none is seen. Retire when torch has a hook on its engine.
+    """
+    import sys
+
+    import torch.autograd
+
+    original = getattr(torch.autograd, "_engine_run_backward", None)
+    if original is None:
+        return lambda: None
+
+    def run(t_outputs: Any, *args: Any, **kwargs: Any) -> Any:
+        result = original(t_outputs, *args, **kwargs)
+        seen(t_outputs, bool(args[1:2] and args[1]), bool(args[2:3] and args[2]), sys._getframe(1))
+        return result
+
+    torch.autograd._engine_run_backward = run
+    return lambda: setattr(torch.autograd, "_engine_run_backward", original)
+
+
+def is_stale(node: Any, name: str) -> bool:
+    """Whether a node's saved tensor under one of `saved_names` was written in place since it was saved.
+
+    Fallback: none is seen. Retire when a `SavedTensor` can be asked.
+    """
+    try:
+        getattr(node, "saved_tensors" if name == "tensors" else f"_saved_{name}")
+    except RuntimeError as error:
+        return "modified by an inplace operation" in str(error)
+    return False
+
+
+def everywhere(condition: Any) -> bool:
+    """Whether a bool tensor is true in all its elements, for all examples of every vmap that is running.
+
+    Fallback: torch's own answer, which vmap refuses. Retire when vmap offers control flow that depends on all examples.
+    """
+    import torch
+
+    if torch.compiler.is_compiling():
+        return bool(condition.all())
+    functorch = torch._C._functorch
+    while functorch.is_functorch_wrapped_tensor(condition):
+        condition = functorch.get_unwrapped(condition)
+    return bool(condition.all())
+
+
+def library_functions() -> list[str]:
+    """The names ``"ns::op"`` of the ops that torch.library.custom_op made.
+
+    Fallback: none is known. Retire when torch.library lists its ops.
+    """
+    try:
+        from torch._library.custom_ops import OPDEFS
+    except ImportError:
+        return []
+    return list(OPDEFS)
+
+
+def library_function(name: str) -> Any:
+    """The Python function behind an op that torch.library.custom_op made; None for any other.
+
+    Fallback: None. Retire when such an op names its function.
+    """
+    try:
+        from torch._library.custom_ops import OPDEFS
+    except ImportError:
+        return None
+    return getattr(OPDEFS.get(name), "_init_fn", None)

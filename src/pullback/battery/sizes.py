@@ -115,7 +115,7 @@ class Resizer:
                     return None
                 values[leaf.path] = refill(leaf.template, shape, symbol.size, size, self.generator)
             elif symbol.joint and not differentiable(leaf.template):
-                values[leaf.path] = _retargeted(leaf.template, symbol.size, size)
+                values[leaf.path] = retargeted(leaf.template, symbol.size, size)
         return self.evaluator.variant(values)
 
 
@@ -176,7 +176,7 @@ def _structured(flat: Tensor, old: int, new: int, generator: torch.Generator) ->
     return None
 
 
-def _retargeted(template: Tensor, old: int, new: int) -> Tensor:
+def retargeted(template: Tensor, old: int, new: int) -> Tensor:
     """Offsets and indices into an axis that changed size, although their own shape did not."""
     flat = template.detach().reshape(-1)
     if template.dtype is torch.bool or flat.numel() == 0 or int(flat.min()) < 0:
