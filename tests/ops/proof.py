@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import traceback
 import warnings
 from collections.abc import Callable, Sequence
@@ -190,33 +191,35 @@ class Proof:
         assert extra <= self.kept * count + SMALL, f"keeps {extra} bytes for {count} elements; {call.text}"
 
     def calls(self, samples: Sequence[Sample], dtype: torch.dtype = WIDE) -> list[Call]:
-        return [Call(s, self.random).cast(dtype) for s in samples]
+        static = self.op.__pullback__["static"]
+        return [Call(s, self.random, static_places(self.op, s, static)).cast(dtype) for s in samples]
 
 
 class Call:
     """A sample whose float64 tensors can be replaced."""
 
-    def __init__(self, given: Sample, random: bool) -> None:
-        self.args, self.kwargs, self.random = list(given.args), dict(given.kwargs), random
+    def __init__(self, given: Sample, random: bool, static: frozenset[int | str]) -> None:
+        self.args, self.kwargs, self.random, self.static = list(given.args), dict(given.kwargs), random, static
         self.text = f"{given}"[:300]
 
     def cast(self, dtype: torch.dtype) -> Call:
-        made = Call(Sample([moved(a, dtype) for a in self.args], {k: moved(v, dtype) for k, v in self.kwargs.items()}), self.random)
+        made = Call(Sample([moved(a, dtype) for a in self.args], {k: moved(v, dtype) for k, v in self.kwargs.items()}), self.random, self.static)
         made.text = self.text
         return made
 
     @property
     def tensors(self) -> tuple[Tensor, ...]:
-        return tuple([leaf.detach() for leaf in leaves([self.args, self.kwargs])])
+        return tuple([leaf.detach() for leaf in leaves([value for place, value in self.values() if place not in self.static])])
+
+    def values(self) -> list[tuple[int | str, Any]]:
+        return [*enumerate(self.args), *self.kwargs.items()]
 
     def __call__(self, function: Any, xs: Sequence[Tensor] | None = None, seeded: bool = True) -> Any:
         if self.random and seeded:
             torch.manual_seed(5)
-        if xs is None:
-            xs = [leaf.detach() for leaf in leaves([self.args, self.kwargs])]
-        left = list(xs)
-        args = [replaced(a, left) for a in self.args]
-        return function(*args, **{k: replaced(v, left) for k, v in self.kwargs.items()})
+        left = list(self.tensors if xs is None else xs)
+        given = {place: value if place in self.static else replaced(value, left) for place, value in self.values()}
+        return function(*[given[i] for i in range(len(self.args))], **{name: given[name] for name in self.kwargs})
 
     def backward(self, function: Any, like: Any = None, at: Sequence[Tensor] | None = None, cotangent: Any = None) -> list[Tensor | None]:
         """Gradients of `loss`, with the cotangents that belong to the outputs `like` where the function's own outputs are others."""
@@ -252,6 +255,14 @@ class Call:
         weights = [torch.linspace(0.5, 1.5, g.numel(), dtype=g.dtype).reshape(g.shape) for g in first]
         found = torch.autograd.grad(first, [*xs, *dys], weights, allow_unused=True)
         return [torch.zeros_like(x) if g is None else g for g, x in zip(found, [*xs, *dys], strict=True)]
+
+
+def static_places(op: Any, given: Sample, static: Sequence[str]) -> frozenset[int | str]:
+    """Positions and keywords of arguments that are never differentiated."""
+    names = list(inspect.signature(op).parameters)
+    return frozenset(
+        [name for name in given.kwargs if name in static] + [i for i in range(len(given.args)) if names[min(i, len(names) - 1)] in static]
+    )
 
 
 def leaves(value: Any) -> list[Tensor]:

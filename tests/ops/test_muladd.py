@@ -1,0 +1,33 @@
+import pytest
+import torch
+
+import pullback as pb
+
+muladd, sample = pb.ops.muladd, pb.sample
+EMPTY, ONE = torch.empty(0, 3, dtype=torch.float64), torch.tensor(-0.5, dtype=torch.float64)
+
+
+def test_against_reference(prove):
+    prove(muladd, edges=[sample(EMPTY, EMPTY, EMPTY), sample(ONE, ONE, ONE)], kept=0)
+
+
+def test_check(passes_check):
+    passes_check(muladd)
+
+
+@pytest.mark.slow
+def test_check_thorough(passes_check):
+    passes_check(muladd, thorough=True)
+
+
+@pytest.mark.parametrize(
+    ("args", "error", "message"),
+    [
+        ((torch.ones(2, dtype=torch.int64), torch.ones(2), torch.ones(2)), TypeError, "muladd: . must be a floating tensor, got dtype torch.int64"),
+        ((torch.ones(2), 3.0, torch.ones(2)), TypeError, "muladd: x must be a floating tensor, got float 3.0"),
+        ((torch.ones(2), torch.ones(3), torch.ones(2)), ValueError, r"muladd: the shapes do not broadcast together: w \[2\], x \[3\], b \[2\]"),
+    ],
+)
+def test_refuses(args, error, message):
+    with pytest.raises(error, match=message):
+        muladd(*args)
