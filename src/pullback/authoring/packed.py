@@ -65,8 +65,11 @@ def packed_function(definition: Definition, alias: str, module: str) -> type[tor
             dys = (dy, *more)
         else:
             (dys,) = cotangents(ctx, dy, more, 0)
-        size = len(ctx.needs_input_grad)
-        grads = pull(dys, ctx.saved_tensors) if keeps else pull(dys)
+        if keeps:
+            saved = ctx.saved_tensors
+            size, grads = len(saved), pull(dys, saved)
+        else:
+            size, grads = len(ctx.needs_input_grad), pull(dys)
         if type(grads) is tuple and len(grads) == size:
             return grads
         return tuple(matching(where, target, ("tuple", (LEAF,) * size), size, grads))
