@@ -355,3 +355,21 @@ def test_gradients_are_heard_like_by_a_hook():
     z.register_hook(lambda gradient: gradient * 2)
     z.sum().backward()
     assert seen == [(False, [1.0] * 3), ("hook", [6.0] * 3), (False, [6.0] * 3), (True, [12.0] * 3)]
+
+
+def test_everywhere():
+    import torch
+
+    from pullback import _compat
+
+    x = torch.tensor([[1.0, 2.0], [3.0, 4.0]])
+    seen = []
+
+    def watch(row):
+        seen.append((_compat.everywhere(row > 0), _compat.everywhere(row > 2)))
+        return row.sum()
+
+    torch.vmap(torch.func.grad(watch))(x)
+    assert seen == [(True, False)]
+    assert _compat.everywhere(x > 0)
+    assert not _compat.everywhere(x > 1)

@@ -196,3 +196,33 @@ def test_a_rule_that_is_not_linear_gets_zeros_where_nothing_came(body, rule):
     op.vjp("x", exact=False, linear=False)(rule)
     x = torch.ones(2, requires_grad=True)
     assert torch.autograd.grad(Undefined.apply(op(x)).sum(), x)[0].tolist() == [2.0, 2.0]
+
+
+def test_a_kept_value_in_columns_has_first_derivatives_in_forward_mode():
+    """Its tangent, which nobody may use, is laid out as it is."""
+
+    @pb.op
+    def square(x):
+        return pb.keep(x * x, rows=x.t().contiguous().t())
+
+    square.vjp("x")(lambda dy, rows: 2 * dy * rows)
+    x, tangent = normal(2, 3), normal(2, 3)
+    torch.testing.assert_close(torch.func.jvp(square, (x,), (tangent,))[1], 2 * x * tangent)
+    with torch.autograd.forward_ad.dual_level():
+        y = square(torch.autograd.forward_ad.make_dual(x, tangent))
+        torch.testing.assert_close(torch.autograd.forward_ad.unpack_dual(y).tangent, 2 * x * tangent)
+
+
+def test_a_static_argument_is_a_constant_to_forward_mode():
+    @pb.op(static=("scale",), elementwise=True)
+    def scaled(x, scale):
+        return x * scale
+
+    scaled.vjp("x")(lambda dy, scale: dy * scale)
+    x, scale = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+    assert torch.func.jvp(scaled, (x, scale), (x, scale))[1].tolist() == [3.0, 8.0]
+    assert torch.func.jvp(lambda scale: scaled(x, scale), (scale,), (scale,))[1].tolist() == [0.0, 0.0]
+    with torch.autograd.forward_ad.dual_level():
+        y = scaled(x, torch.autograd.forward_ad.make_dual(scale, scale))
+        tangent = torch.autograd.forward_ad.unpack_dual(y).tangent
+    assert tangent is None or not tangent.any()

@@ -30,7 +30,7 @@ def vjp_of(definition: Definition, function: Callable[..., Any]) -> Callable[...
     def rule(dy: Any, *args: Any, **flags: Any) -> Any:
         wanted = next(iter(flags.values()))
         live = [i for i, flag in zip(at, wanted, strict=True) if flag and _differentiable(args[i])]
-        grads = dict(zip(live, _vjp(function, args, live, dy), strict=True)) if live else {}
+        grads = dict(zip(live, gradients_at(function, args, live, dy), strict=True)) if live else {}
         found = tuple([grads.get(i) for i in at])
         return found if len(found) != 1 else next(iter(found))
 
@@ -41,7 +41,7 @@ def _differentiable(value: Any) -> bool:
     return isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex())
 
 
-def _vjp(function: Callable[..., Any], args: tuple[Any, ...], live: list[int], dy: Any) -> tuple[Any, ...]:
+def gradients_at(function: Callable[..., Any], args: tuple[Any, ...], live: list[int], dy: Any) -> tuple[Any, ...]:
     """The gradients of `function` at `args` for the arguments `live`; differentiable again in `args` and `dy` where grad mode is on."""
 
     def of_live(*values: Any) -> tuple[Any, ...]:
@@ -122,7 +122,7 @@ class Probe:
                 full = list(args)
                 for i, value in zip(tensors, values, strict=False):
                     full[i] = value
-                return _vjp(self._function, tuple(full), live, tuple(given))
+                return gradients_at(self._function, tuple(full), live, tuple(given))
 
             graph = make_fx(gradient)(*metas, *dys).graph
         graph.eliminate_dead_code()

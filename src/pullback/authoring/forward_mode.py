@@ -37,12 +37,15 @@ def push_of(definition: Definition, body: Callable[..., Any], saved_args: Callab
             return push_here(pull, ctx, values[: len(saved)], values[len(saved) :])
 
     def push_here(pull: Callable[..., Any], ctx: Any, saved: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
+        tangents = tuple([None if param.static else tangent for param, tangent in zip(definition.params, tangents, strict=True)])
         moving = [i for i, tangent in enumerate(tangents) if tangent is not None]
         for i in moving:
-            _refuse_static(definition, names[i])
+            _refuse_unreachable(definition, names[i])
+        if not moving:
+            return _standing(ctx)
         if definition.jvp is not None:
             outs = _given(definition, ctx, saved_args(ctx, saved), tangents)
-        elif moving and all(names[i] in definition.linear for i in moving):
+        elif all(names[i] in definition.linear for i in moving):
             outs = _linear(definition, body, saved_args(ctx, saved), tangents)
         elif definition.elementwise and not definition.automatic and not any(tangents[i].is_complex() for i in moving) and len(ctx.metas) == 1:
             outs = _elementwise(definition, pull, ctx, saved, tangents, moving)
@@ -58,7 +61,7 @@ def push_of(definition: Definition, body: Callable[..., Any], saved_args: Callab
     return push
 
 
-def _refuse_static(definition: Definition, name: str) -> None:
+def _refuse_unreachable(definition: Definition, name: str) -> None:
     reachable = {target for rule in definition.rules for target in rule.targets}
     if definition.automatic or definition.jvp is not None or name in reachable or name in definition.linear:
         return
@@ -66,6 +69,12 @@ def _refuse_static(definition: Definition, name: str) -> None:
         f'{definition.name} ({definition.place}): {name!r} has a tangent, but no rule. Write one with @{definition.name}.vjp("{name}"), '
         f"or give @{definition.name}.jvp."
     )
+
+
+def _standing(ctx: Any) -> Any:
+    """Zero tangents: only static arguments have one, and they count as constants."""
+    metas = (*ctx.metas, *ctx.hidden_metas)
+    return _answer(ctx, [zeros_of(m) if m is not None and (m[1].is_floating_point or m[1].is_complex) else None for m in metas])
 
 
 def _answer(ctx: Any, outs: list[Any]) -> Any:
@@ -246,7 +255,8 @@ class Unusable(torch.Tensor):
     message: str
 
     def __new__(cls, meta: Any, message: str) -> Self:
-        new = torch.Tensor._make_wrapper_subclass(cls, meta[0], dtype=meta[1], device=meta[2])  # type: ignore[attr-defined]
+        strides = meta[3] if len(meta) > 3 else None
+        new = torch.Tensor._make_wrapper_subclass(cls, meta[0], strides, dtype=meta[1], device=meta[2])  # type: ignore[attr-defined]
         new.message = message
         return new
 
@@ -259,6 +269,10 @@ class Unusable(torch.Tensor):
         first = next(leaf for leaf in leaves if isinstance(leaf, Unusable))
         if func in (torch.ops.aten.detach.default, torch.ops.aten.alias.default, torch.ops.aten.view_as.default):
             return Unusable((first.shape, first.dtype, first.device), first.message)
+        if func is torch.ops.aten._new_zeros_with_same_feature_meta.default:
+            return Unusable((args[1].shape, args[1].dtype, args[1].device, args[1].stride()), first.message)
+        if func is torch.ops.aten.copy_.default and isinstance(args[0], Unusable):
+            return args[0]
         raise OpError(first.message)
 
 

@@ -37,6 +37,11 @@ if TYPE_CHECKING:
     from .gradients.scale_gradient import scale_gradient as scale_gradient
     from .gradients.stop_gradient import stop_gradient as stop_gradient
     from .gradients.zero_nan_gradient import zero_nan_gradient as zero_nan_gradient
+    from .implicit.eigh import eigh as eigh
+    from .implicit.fixed_point import fixed_point as fixed_point
+    from .implicit.matrix_sqrt import matrix_sqrt as matrix_sqrt
+    from .implicit.root import root as root
+    from .implicit.solve import solve as solve
     from .kernels.build import KernelError as KernelError
     from .kernels.cpu import compile_kernels as compile_kernels
     from .surrogates.argmax_onehot_ste import argmax_onehot_ste as argmax_onehot_ste
@@ -56,8 +61,10 @@ _HOMES = {
     "clip_gradient": "gradients.clip_gradient",
     "compile_kernels": "kernels.cpu",
     "dropout": "classics.dropout",
+    "eigh": "implicit.eigh",
     "exp_scaled": "classics.exp_scaled",
     "fake_quantize": "surrogates.fake_quantize",
+    "fixed_point": "implicit.fixed_point",
     "gelu": "classics.gelu",
     "gradient_noise": "gradients.gradient_noise",
     "guided_relu": "classics.guided_relu",
@@ -70,12 +77,14 @@ _HOMES = {
     "linear_gelu": "fused.linear_gelu",
     "logsumexp": "fused.logsumexp",
     "lookup": "surrogates.lookup",
+    "matrix_sqrt": "implicit.matrix_sqrt",
     "muladd": "classics.muladd",
     "observe": "classics.observe",
     "probe_products": "fused._products",
     "relu": "classics.relu",
     "reverse_gradient": "gradients.reverse_gradient",
     "rms_norm": "fused.rms_norm",
+    "root": "implicit.root",
     "round_ste": "surrogates.round_ste",
     "scale": "classics.scale",
     "scale_gradient": "gradients.scale_gradient",
@@ -83,6 +92,7 @@ _HOMES = {
     "sigmoid": "classics.sigmoid",
     "sign_ste": "surrogates.sign_ste",
     "softmax_cross_entropy": "fused.softmax_cross_entropy",
+    "solve": "implicit.solve",
     "split": "classics.split",
     "stop_gradient": "gradients.stop_gradient",
     "swiglu": "fused.swiglu",

@@ -95,6 +95,8 @@ def broadcasts(op: str, **tensors: Any) -> None:
         ValueError: naming the shapes.
     """
     shapes = {name: value.shape for name, value in tensors.items() if isinstance(value, Tensor)}
+    if len(set(shapes.values())) == 1:
+        return
     try:
         torch.broadcast_shapes(*shapes.values())
     except RuntimeError as error:
@@ -122,6 +124,22 @@ def shape(op: str, name: str, value: Tensor, *expected: int | str) -> None:
     fits = value.dim() == len(expected) and all(isinstance(want, str) or got == want for got, want in zip(value.shape, expected, strict=True))
     if not fits:
         raise ValueError(f"{op}: {name} must have the shape [{', '.join(map(str, expected))}], got {list(value.shape)}.")
+
+
+def square_matrix(op: str, **tensors: Any) -> None:
+    """Refuse what is no real or complex tensor of at least single precision and of shape ``[..., n, n]``.
+
+    Raises:
+        TypeError: for another type or dtype.
+        ValueError: for another shape.
+    """
+    for name, value in tensors.items():
+        if not isinstance(value, Tensor):
+            raise TypeError(f"{op}: {name} must be a tensor, got {type(value).__name__} {_shown(value)}.")
+        if value.dtype not in (torch.float32, torch.float64, torch.complex64, torch.complex128):
+            raise TypeError(f"{op}: {name} must be float32, float64, complex64 or complex128, got {value.dtype}.")
+        if value.dim() < 2 or value.shape[-1] != value.shape[-2]:
+            raise ValueError(f"{op}: {name} must have the shape [..., n, n], got {list(value.shape)}.")
 
 
 def _range(low: float | None, high: float | None) -> str:
