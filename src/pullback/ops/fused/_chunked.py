@@ -43,7 +43,7 @@ def loss(x: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None, options
     rows, flat = rows_of(cast(x)), target.reshape(-1)
     losses = (lambda *given: entropy.losses_now(*given)[0]) if eager(x, weight, bias) else entropy.losses
     each = [losses(products.linear(rows[c], w, b), flat[c], options) for c in chunks(rows.shape[0], w.shape[0], x.device.type)]
-    return entropy.reduced(torch.cat(each), target, options).to(dtype)
+    return entropy.shaped(entropy.reduced(torch.cat(each), target, options), target, options).to(dtype)
 
 
 def loss_and_gradients(

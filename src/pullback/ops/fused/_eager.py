@@ -30,13 +30,15 @@ def eager(*tensors: Tensor | None) -> bool:
 def blocks(x: Tensor, elements: int = BLOCK) -> Iterator[slice]:
     """Yield slices of the rows of `x`, each of about `elements` elements; one slice of all where another device than a CPU has them."""
     rows = x.shape[0]
-    step = max(1, elements // max(1, x[:1].numel())) if x.device.type == "cpu" else max(1, rows)
+    step = max(1, elements * rows // max(1, x.numel())) if x.device.type == "cpu" else max(1, rows)
     for start in range(0, rows, step):
         yield slice(start, min(start + step, rows))
 
 
 def rows_of(x: Tensor) -> Tensor:
     """`x` of shape ``[..., n]`` as ``[rows, n]``; also for one vector, and where a size is 0."""
+    if x.dim() == 2:
+        return x
     return x.flatten(0, -2) if x.dim() > 1 else x.unsqueeze(0)
 
 

@@ -5,11 +5,15 @@ from __future__ import annotations
 from typing import Any, NamedTuple
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from .. import arguments
 from ._eager import accurate, blocks
 from ._triton import ready
+
+BLOCK = 1 << 19
+"""Elements of a block of logits: what several steps go over one after the other."""
 
 
 class Options(NamedTuple):
@@ -29,6 +33,11 @@ class Options(NamedTuple):
     z_loss: float = 0.0
     reduction: str = "mean"
 
+    @property
+    def plain(self) -> bool:
+        """Whether the loss is the bare cross-entropy."""
+        return not self.label_smoothing and self.soft_cap is None and not self.z_loss
+
 
 def check_options(op: str, options: Options) -> None:
     """Refuse options out of range."""
@@ -42,24 +51,30 @@ def check_options(op: str, options: Options) -> None:
     arguments.choice(op, "reduction", options.reduction, "mean", "sum", "none")
 
 
-def check_target(op: str, target: Any, rows: torch.Size, classes: int, options: Options, look: bool) -> None:
-    """Refuse a target of another shape or dtype, and, with `look`, entries that are no class.
+def check_target(op: str, target: Any, rows: torch.Size) -> None:
+    """Refuse a target of another shape or dtype.
 
     Raises:
         TypeError: for what is no integer tensor.
         ValueError: for another shape.
-        IndexError: for an entry that is no class.
     """
     if not isinstance(target, Tensor) or target.dtype not in (torch.int64, torch.int32, torch.int16, torch.uint8, torch.int8):
         got = f"dtype {target.dtype}" if isinstance(target, Tensor) else f"{type(target).__name__} {target!r}"
         raise TypeError(f"{op}: target must be an integer tensor of class numbers, got {got}.")
     if target.shape != rows:
         raise ValueError(f"{op}: target must have the shape {list(rows)}, one class for each row, got {list(target.shape)}.")
-    if look and target.numel():
-        wrong = ((target < 0) | (target >= classes)) & (target != options.ignore_index)
-        if wrong.any():
-            first = int(target[wrong][0])
-            raise IndexError(f"{op}: target must hold classes from 0 to {classes - 1}, or ignore_index {options.ignore_index}; got {first}.")
+
+
+def explain_target(op: str, target: Tensor, classes: int, options: Options) -> None:
+    """Say which entry of a target is no class, after torch has refused to look one up.
+
+    Raises:
+        IndexError: if there is one.
+    """
+    wrong = ((target < 0) | (target >= classes)) & (target != options.ignore_index)
+    if wrong.any():
+        first = int(target[wrong][0])
+        raise IndexError(f"{op}: target must hold classes from 0 to {classes - 1}, or ignore_index {options.ignore_index}; got {first}.") from None
 
 
 def capped(z: Tensor, options: Options) -> Tensor:
@@ -71,7 +86,7 @@ def capped(z: Tensor, options: Options) -> Tensor:
 def places(target: Tensor, options: Options) -> tuple[Tensor, Tensor]:
     """Which rows count, and the class of each as a column; 0 where it does not."""
     counts = target != options.ignore_index
-    return counts, torch.where(counts, target, 0).long().unsqueeze(-1)
+    return counts, torch.where(counts, target, 0).to(torch.int64).unsqueeze(-1)
 
 
 def losses(logits: Tensor, target: Tensor, options: Options) -> Tensor:
@@ -101,14 +116,30 @@ def gradients(logits: Tensor, target: Tensor, scale: Tensor, options: Options) -
     return grad if options.soft_cap is None else grad * (1 - (z / options.soft_cap).square())
 
 
+def loss_now(logits: Tensor, target: Tensor, options: Options) -> tuple[Tensor, Tensor | None]:
+    """The reduced loss, and the rows' log-sum-exp where a kernel gives it; nobody may be recording."""
+    if options.plain and logits.numel() <= BLOCK and not ready(logits):
+        return _nll(logits, target, options, options.reduction), None
+    rows, lse = losses_now(logits, target, options)
+    return reduced(rows, target, options), lse
+
+
 def losses_now(logits: Tensor, target: Tensor, options: Options) -> tuple[Tensor, Tensor | None]:
     """The loss of each row, and its log-sum-exp where a kernel gives it; nobody may be recording."""
     if ready(logits):
         from ..kernels import triton_cross_entropy as kernels
 
         return kernels.losses(logits, target, *options[:4])
-    each = [losses(logits[block], target[block], options) for block in blocks(logits)]
+    if options.plain:
+        each = [_nll(logits[block], target[block], options, "none") for block in blocks(logits, BLOCK)]
+    else:
+        each = [losses(logits[block], target[block], options) for block in blocks(logits, BLOCK)]
     return torch.cat(each) if each else losses(logits, target, options), None
+
+
+def _nll(logits: Tensor, target: Tensor, options: Options, reduction: str) -> Tensor:
+    log_p = torch.log_softmax(logits.to(accurate(logits)), -1)
+    return F.nll_loss(log_p, target if target.dtype == torch.int64 else target.long(), ignore_index=options.ignore_index, reduction=reduction)
 
 
 def gradients_now(logits: Tensor, target: Tensor, scale: Tensor, options: Options, lse: Tensor | None, out: Tensor) -> Tensor:
@@ -117,21 +148,26 @@ def gradients_now(logits: Tensor, target: Tensor, scale: Tensor, options: Option
         from ..kernels import triton_cross_entropy as kernels
 
         return kernels.gradients(logits, target, scale, lse, *options[:4], out)
-    for block in blocks(logits):
-        _gradients_of_block(capped(logits[block], options), target[block], scale[block], options, out[block])
+    _, at = places(target, options)
+    scale = scale.unsqueeze(-1)
+    at_target = scale.neg() if options.plain else scale * (options.label_smoothing - 1)
+    if logits.numel() <= BLOCK:
+        _gradients_of_block(capped(logits, options), at, scale, at_target, options, out)
+        return out
+    for block in blocks(logits, BLOCK):
+        _gradients_of_block(capped(logits[block], options), at[block], scale[block], at_target[block], options, out[block])
     return out
 
 
-def _gradients_of_block(z: Tensor, target: Tensor, scale: Tensor, options: Options, out: Tensor) -> None:
-    _, at = places(target, options)
+def _gradients_of_block(z: Tensor, at: Tensor, scale: Tensor, at_target: Tensor, options: Options, out: Tensor) -> None:
     rate = scale
     if options.z_loss:
-        rate = scale * torch.logsumexp(z, -1).mul_(2 * options.z_loss).add_(1)
+        rate = scale * torch.logsumexp(z, -1, keepdim=True).mul_(2 * options.z_loss).add_(1)
     direct = z.dtype == out.dtype and z.data_ptr() != out.data_ptr()
-    grad = (torch.softmax(z, -1, out=out) if direct else torch.softmax(z, -1)).mul_(rate.unsqueeze(-1))
+    grad = (torch.softmax(z, -1, out=out) if direct else torch.softmax(z, -1)).mul_(rate)
     if options.label_smoothing:
-        grad.sub_((scale * (options.label_smoothing / z.shape[-1])).unsqueeze(-1))
-    grad.scatter_add_(-1, at, ((options.label_smoothing - 1) * scale).unsqueeze(-1))
+        grad.sub_(scale * (options.label_smoothing / z.shape[-1]))
+    grad.scatter_add_(-1, at, at_target)
     if options.soft_cap is not None:
         grad.mul_((z / options.soft_cap).square_().neg_().add_(1))
     if not direct:
@@ -139,19 +175,25 @@ def _gradients_of_block(z: Tensor, target: Tensor, scale: Tensor, options: Optio
 
 
 def reduced(rows: Tensor, target: Tensor, options: Options) -> Tensor:
-    """The loss from those of the rows: their sum, their mean over rows that count, or themselves in the target's shape."""
+    """The loss from those of the rows: their sum, their mean over rows that count, or themselves."""
     if options.reduction == "none":
-        return rows.reshape(target.shape)
+        return rows
     total = rows.sum()
     return total if options.reduction == "sum" else total / _count(target, options)
 
 
+def shaped(loss: Tensor, target: Tensor, options: Options) -> Tensor:
+    """The reduced loss as it is, or the rows' losses in the target's shape."""
+    return loss.reshape(target.shape) if options.reduction == "none" else loss
+
+
 def scales(dy: Tensor, target: Tensor, options: Options, dtype: torch.dtype) -> Tensor:
     """What the gradient of each row's loss is multiplied with, from the cotangent of the reduced loss; 0 for rows that do not count."""
-    rows = dy.reshape(-1).to(dtype).expand(target.numel())
+    counts = target != options.ignore_index
+    rate = dy.to(dtype)
     if options.reduction == "mean":
-        rows = rows / _count(target, options)
-    return torch.where(target.reshape(-1) != options.ignore_index, rows, 0)
+        rate = rate / counts.sum()
+    return torch.where(counts, rate, 0).reshape(-1)
 
 
 def _count(target: Tensor, options: Options) -> Tensor:

@@ -104,10 +104,14 @@ def linear_cross_entropy(
     options = entropy.Options(ignore_index, label_smoothing, soft_cap, z_loss, reduction)
     _check(x, weight, target, bias, options)
     wanted = [tensor is not None and tensor.requires_grad for tensor in (x, weight, bias)]
-    if recompute or reduction == "none" or not any(wanted) or not eager(x, weight, bias):
-        return keep(chunked.loss(x, weight, target, bias, options), grad_x=None, grad_weight=None, grad_bias=None)
-    loss, grads = chunked.loss_and_gradients(x, weight, target, bias, options, wanted)
-    return keep(loss, grad_x=grads[0], grad_weight=grads[1], grad_bias=grads[2])
+    try:
+        if recompute or reduction == "none" or not any(wanted) or not eager(x, weight, bias):
+            return keep(chunked.loss(x, weight, target, bias, options), grad_x=None, grad_weight=None, grad_bias=None)
+        loss, grads = chunked.loss_and_gradients(x, weight, target, bias, options, wanted)
+        return keep(loss, grad_x=grads[0], grad_weight=grads[1], grad_bias=grads[2])
+    except (IndexError, RuntimeError):
+        _explain(x, weight, target, options)
+        raise
 
 
 @linear_cross_entropy.inference
@@ -125,7 +129,11 @@ def _(
 ) -> Tensor:
     options = entropy.Options(ignore_index, label_smoothing, soft_cap, z_loss, reduction)
     _check(x, weight, target, bias, options)
-    return chunked.loss(x, weight, target, bias, options)
+    try:
+        return chunked.loss(x, weight, target, bias, options)
+    except (IndexError, RuntimeError):
+        _explain(x, weight, target, options)
+        raise
 
 
 def _check(x: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None, options: entropy.Options) -> None:
@@ -134,7 +142,12 @@ def _check(x: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None, optio
     if weight.shape[0] == 0:
         raise ValueError(f"{name}: weight must have the shape [V, in] with at least one class, got {list(weight.shape)}.")
     entropy.check_options(name, options)
-    entropy.check_target(name, target, x.shape[:-1], weight.shape[0], options, x.device.type == "cpu" and eager(x.detach(), target))
+    entropy.check_target(name, target, x.shape[:-1])
+
+
+def _explain(x: Tensor, weight: Tensor, target: Tensor, options: entropy.Options) -> None:
+    if eager(x.detach()):
+        entropy.explain_target("linear_cross_entropy", target, weight.shape[0], options)
 
 
 @linear_cross_entropy.vjp("x", "weight", "bias", keeps={"x": ("grad_x",), "weight": ("grad_weight",), "bias": ("grad_bias",)})

@@ -86,20 +86,25 @@ def softmax_cross_entropy(
         arXiv:2204.02311, section 5 (z-loss); Gemma 2, 2024, arXiv:2408.00118, section 2 (soft cap).
     """
     options = entropy.Options(ignore_index, label_smoothing, soft_cap, z_loss, reduction)
-    now = eager(logits) if isinstance(logits, Tensor) else False
-    _check(logits, target, options, now)
-    rows, flat = rows_of(logits), target.reshape(-1)
-    each, lse = entropy.losses_now(rows, flat, options) if now else (entropy.losses(rows, flat, options), None)
-    return keep(entropy.reduced(each, target, options).to(entropy.loss_dtype(logits)), lse=lse)
+    _check(logits, target, options)
+    rows, flat, dtype = rows_of(logits), target.reshape(-1), entropy.loss_dtype(logits)
+    if not eager(logits):
+        return keep(entropy.shaped(entropy.reduced(entropy.losses(rows, flat, options), flat, options), target, options).to(dtype), lse=None)
+    try:
+        loss, lse = entropy.loss_now(rows, flat, options)
+    except (IndexError, RuntimeError):
+        entropy.explain_target("softmax_cross_entropy", target, logits.shape[-1], options)
+        raise
+    return keep(entropy.shaped(loss, target, options).to(dtype), lse=lse)
 
 
-def _check(logits: Tensor, target: Tensor, options: entropy.Options, now: bool) -> None:
+def _check(logits: Tensor, target: Tensor, options: entropy.Options) -> None:
     name = "softmax_cross_entropy"
     arguments.floating(name, logits=logits)
     if logits.dim() == 0 or logits.shape[-1] == 0:
         raise ValueError(f"{name}: logits must have the shape [..., V] with at least one class, got {list(logits.shape)}.")
     entropy.check_options(name, options)
-    entropy.check_target(name, target, logits.shape[:-1], logits.shape[-1], options, now and logits.device.type == "cpu")
+    entropy.check_target(name, target, logits.shape[:-1])
 
 
 @softmax_cross_entropy.vjp("logits")

@@ -12,6 +12,9 @@ from ...authoring.op import Sample, op, sample
 from .. import arguments
 from ._eager import blocks, eager, silu_backward
 
+LARGE, BLOCK = 1 << 21, 1 << 18
+"""Elements from which on both gradients are made block by block, and those of a block."""
+
 
 def swiglu_reference(gate: Tensor, up: Tensor) -> Tensor:
     """SwiGLU in plain torch."""
@@ -60,7 +63,7 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
 
 @swiglu.vjp("gate", "up", keeps={"gate": ("up",), "up": ()})
 def _(dy: Tensor, gate: Tensor, up: Tensor | None, wanted: tuple[bool, bool]) -> tuple[Tensor | None, Tensor | None]:
-    if up is not None and all(wanted) and _packed(dy, gate, up):
+    if up is not None and all(wanted) and dy.numel() > LARGE and _packed(dy, gate, up):
         return _both(dy, gate, up)
     grad_up = dy * F.silu(gate) if wanted[1] else None
     if not wanted[0] or up is None:
@@ -77,7 +80,7 @@ def _packed(dy: Tensor, gate: Tensor, up: Tensor) -> bool:
 def _both(dy: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
     grad_gate, grad_up = torch.empty_like(gate), torch.empty_like(up)
     rows = [t.view(-1) for t in (dy, gate, up, grad_gate, grad_up)]
-    for block in blocks(rows[0]):
+    for block in blocks(rows[0], BLOCK):
         d, g, u, dg, du = (row[block] for row in rows)
         torch.ops.aten.silu.out(g, out=du)
         du.mul_(d)
