@@ -9,6 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if not {"_build", "generated"} & set(p.relative_to(ROOT).parts))]
+COSTLY = {"docs/how-to/generated-kernels.md"}  # inductor builds C++
 BLOCK = re.compile(r"^```python\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 
 
@@ -26,7 +27,12 @@ def has_code(page: Path) -> bool:
     return BLOCK.search(page.read_text(encoding="utf-8")) is not None
 
 
-@pytest.mark.parametrize("page", [pytest.param(p, id=str(p.relative_to(ROOT))) for p in PAGES if has_code(p)])
+def page_param(page: Path):
+    name = str(page.relative_to(ROOT))
+    return pytest.param(page, id=name, marks=[pytest.mark.slow] if name in COSTLY else [])
+
+
+@pytest.mark.parametrize("page", [page_param(p) for p in PAGES if has_code(p)])
 def test_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.chdir(ROOT)
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "kernels"))
