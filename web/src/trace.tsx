@@ -1,4 +1,4 @@
-import { Fragment, h } from "preact";
+import { h } from "preact";
 import { useState } from "preact/hooks";
 import { Arrow } from "./arrow";
 import { count, duration, place, significant } from "./format";
@@ -6,6 +6,7 @@ import { go, param } from "./route";
 import { Table } from "./table";
 import type { Stats, Step, Trace } from "./types";
 
+const START = 84;
 const COLUMN = 176;
 const OPEN_UP_TO = 10;
 const STEP_HEADS = ["-#number", "step", "name", "value", "#norm", "#zero", "#time", "-remarks"];
@@ -66,7 +67,7 @@ function backwardOrder(trace: Trace, calls: Call[]): [Call, Step[]][] {
 /** Forward from left to right, backward from right to left below it; every call of a Function is one column. */
 function Timeline({ calls }: { calls: Call[] }) {
   const longest = Math.max(...calls.flatMap((call) => [spent(call.apply), spent(call.backward)]), 1e-9);
-  const width = calls.length * COLUMN + 92;
+  const width = START + calls.length * COLUMN;
   const label = `Timeline: ${count(calls.length, "call")}, forward from left to right, backward from right to left`;
   return (
     <div class="timeline" tabIndex={0} role="region" aria-label={label}>
@@ -77,16 +78,17 @@ function Timeline({ calls }: { calls: Call[] }) {
         </defs>
         <text class="lane" x={0} y={50}>forward</text>
         <text class="lane" x={0} y={138}>backward</text>
-        {calls.map((call, i) => (
+        {calls.slice(1).map((call, i) => (
           <g key={call.number}>
-            <Moment call={call} steps={call.apply} x={84 + i * COLUMN} y={18} longest={longest} />
-            <Moment call={call} steps={call.backward} x={84 + i * COLUMN} y={106} longest={longest} />
-            {i + 1 < calls.length && (
-              <>
-                <path class="flow" d={`M${84 + i * COLUMN + 142} 46H${84 + (i + 1) * COLUMN - 3}`} marker-end="url(#flow)" />
-                <path class={`flow${lost(calls[i + 1].backward)}`} d={`M${84 + (i + 1) * COLUMN} 134H${84 + i * COLUMN + 145}`} marker-end={`url(#flow${lost(calls[i + 1].backward).replace(" ", "-")})`} />
-              </>
-            )}
+            <path class="flow" d={`M${START + i * COLUMN + 142} 46h${COLUMN - 145}`} marker-end="url(#flow)" />
+            <Return x={START + i * COLUMN + 145} lost={lost(call.backward)} />
+          </g>
+        ))}
+        {(["apply", "backward"] as const).map((phase) => (
+          <g key={phase} role="group" aria-label={phase}>
+            {calls.map((call, i) => (
+              <Moment key={call.number} {...{ call, phase, longest }} x={START + i * COLUMN} y={phase === "apply" ? 18 : 106} />
+            ))}
           </g>
         ))}
       </svg>
@@ -95,20 +97,23 @@ function Timeline({ calls }: { calls: Call[] }) {
 }
 
 const spent = (steps: Step[]): number => steps.reduce((sum, step) => sum + (step.seconds ?? 0), 0);
-const lost = (steps: Step[]): string => (steps.some((step) => step.mark) || !steps.length ? " lost" : "");
+const lost = (steps: Step[]): boolean => steps.some((step) => step.mark) || !steps.length;
 
-function Moment({ call, steps, x, y, longest }: { call: Call; steps: Step[]; x: number; y: number; longest: number }) {
+function Return({ x, lost }: { x: number; lost: boolean }) {
+  return <path class={`flow${lost ? " lost" : ""}`} d={`M${x + COLUMN - 145} 134H${x}`} marker-end={`url(#flow${lost ? "-lost" : ""})`} />;
+}
+
+function Moment({ call, phase, x, y, longest }: { call: Call; phase: Step["phase"]; x: number; y: number; longest: number }) {
+  const steps = call[phase];
   const marks = [...new Set(steps.flatMap((step) => (step.mark ? [step.mark] : [])))];
   const none = !steps.length || steps[0].what === "never runs";
   const raised = steps.some((step) => step.what === "raises");
   const seconds = spent(steps);
   const flow = [...steps].reverse().find((step) => step.stats && (step.what === "returns" || step.what === "result"));
-  const phase = steps[0]?.phase ?? "backward";
   const text = none ? "never runs" : raised ? "raises" : flow ? `‖${flow.name}‖ ${significant(flow.stats!.norm)}` : "";
   const target = steps[0] && `${phase}-${call.number}`;
-  const title = `${call.name} ${phase}, call ${call.number}: ${duration(seconds)}${marks.map((mark) => `, ${WORDS[mark]}`).join("")}`;
   return (
-    <a class={`moment${marks.length || raised ? " marked" : ""}${none ? " none" : ""}`} href={target && `#${target}`} aria-label={title} onClick={(event) => jump(event, target)}>
+    <a class={`moment${marks.length || raised ? " marked" : ""}${none ? " none" : ""}`} href={target && `#${target}`} onClick={(event) => jump(event, target)}>
       <rect class="back" x={x} y={y} width={142} height={56} rx={6} />
       <rect class="bar" x={x + 10} y={y + 48} width={(122 * seconds) / longest} height={3} rx={1.5} />
       <text class="title" x={x + 10} y={y + 18}>{cut(call.name, 16)}</text>

@@ -18,7 +18,7 @@ export function Details({ model, item, badges, open, onToggle }: Props) {
   if (typeof item !== "number") {
     return (
       <div class="details">
-        <h3>{titleOf(model, item)}</h3>
+        <h2>{titleOf(model, item)}</h2>
         {linesOf(model, item).map(([text]) => (
           <p key={text}>{text}</p>
         ))}
@@ -30,7 +30,7 @@ export function Details({ model, item, badges, open, onToggle }: Props) {
   const found = node.kind === "function" ? (badges.get(node.name) ?? 0) : 0;
   return (
     <div class="details">
-      <h3>{node.name}</h3>
+      <h2>{node.name}</h2>
       <p>{KINDS[node.kind]}</p>
       {found > 0 && <button onClick={() => go({ s: "0", q: node.name }, false)}>{count(found, "finding")}</button>}
       <dl>

@@ -9,7 +9,7 @@ export function svgOf(svg: SVGSVGElement, width: number, height: number): string
   [...copy.querySelectorAll("*")].forEach((element, i) => {
     const style = getComputedStyle(from[i]);
     for (const name of TAKEN) element.setAttribute(name, style.getPropertyValue(name));
-    for (const name of ["class", "role", "id", "aria-label"]) if (element.tagName !== "marker") element.removeAttribute(name);
+    for (const name of ["class", "role", "aria-label", ...(element.tagName === "marker" ? [] : ["id"])]) element.removeAttribute(name);
   });
   for (const { name } of [...copy.attributes]) copy.removeAttribute(name);
   const paper = document.createElementNS("http://www.w3.org/2000/svg", "rect");

@@ -160,7 +160,7 @@ export function GraphView({ graph, name, badges }: { graph: Graph; name: string;
             {model.hidden > 0 && `, ${model.hidden.toLocaleString("en")} reshapes left out`}
           </span>
           <button onClick={() => zoom(0.8)} aria-label="Smaller">−</button>
-          <button onClick={() => scene && fit(scene)} aria-label="Whole width">fit</button>
+          <button onClick={() => scene && fit(scene)} title="Whole width">fit</button>
           <button onClick={() => zoom(1.25)} aria-label="Larger">+</button>
           <button onClick={() => save(false)}>SVG</button>
           <button onClick={() => save(true)}>PNG</button>
@@ -168,7 +168,7 @@ export function GraphView({ graph, name, badges }: { graph: Graph; name: string;
         </div>
         <svg
           ref={svg}
-          tabIndex={0}
+          tabindex={0}
           role="application"
           aria-label="Picture of the graph: arrow keys follow its edges. The outline beside it says the same as text."
           aria-activedescendant={selected && scene?.boxes.some(({ key }) => key === selected) ? `box-${selected}` : undefined}
