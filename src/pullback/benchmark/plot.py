@@ -212,4 +212,4 @@ def _nice(step: float) -> float:
 
 def _text(x: float, y: float, text: str, size: int, color: str, *, anchor: str = "start", bold: bool = False) -> str:
     weight = ' font-weight="600"' if bold else ""
-    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{color}" text-anchor="{anchor}"{weight}>{escape(text)}</text>'
+    return f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{color}" text-anchor="{anchor}"{weight}>{escape(clean(text))}</text>'

@@ -60,6 +60,7 @@ def rate(per_second: float, unit: str) -> str:
 def _digits(value: float) -> str:
     if not math.isfinite(value) or value == 0:
         return f"{value:g}"
+    value = float(f"{value:.3g}")
     return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value)) + 1e-9))}f}"
 
 
