@@ -131,8 +131,8 @@ def _status_of(code: object) -> int:
 def _show(error: BaseException) -> None:
     """Show an exception as the interpreter would, without the frames that lie between it and the program."""
     trace = error.__traceback__
-    own = os.path.dirname(os.path.abspath(__file__))
-    while trace is not None and os.path.dirname(os.path.abspath(trace.tb_frame.f_code.co_filename)) == own:
+    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+    while trace is not None and os.path.abspath(trace.tb_frame.f_code.co_filename).startswith(own):
         trace = trace.tb_next
     sys.excepthook(type(error), error.with_traceback(trace), trace)
     sys.stderr.flush()

@@ -85,6 +85,26 @@ def expressions_at(entry: TracebackType) -> list[ast.AST]:
     return [node for node in ast.walk(tree) if hasattr(node, "lineno") and _span(node)[:2] >= span[:2] and _span(node)[2:] <= span[2:]]
 
 
+def statement_at(entry: TracebackType) -> ast.stmt | None:
+    """Return the smallest statement around the instruction at which a traceback's entry stands."""
+    positions = list(entry.tb_frame.f_code.co_positions())
+    at = entry.tb_lasti // 2
+    tree = tree_of(entry.tb_frame.f_code.co_filename)
+    if tree is None or at >= len(positions) or None in positions[at]:
+        return None
+    line, end_line, column, end_column = positions[at]
+    begin: Any = (line, column)
+    end: Any = (end_line, end_column)
+    around = [n for n in ast.walk(tree) if isinstance(n, ast.stmt) and _span(n)[:2] <= begin and _span(n)[2:] >= end]
+    return around[-1] if around else None
+
+
+def owner_text(node: ast.AST) -> str:
+    """Return an expression as it reads before a dot: in parentheses, where it needs them."""
+    plain = isinstance(node, (ast.Name, ast.Attribute, ast.Call, ast.Subscript))
+    return text_of(node) if plain else f"({text_of(node)})"
+
+
 def _span(node: Any) -> tuple[int, int, int, int]:
     return (node.lineno, node.col_offset, node.end_lineno or node.lineno, node.end_col_offset or node.col_offset)
 
@@ -120,15 +140,25 @@ def text_of(node: ast.AST) -> str:
     return clean(ast.unparse(node), limit=60)
 
 
+def _is_same(a: torch.Tensor, b: torch.Tensor) -> bool:
+    """Whether two tensors are one, or stand for the same elements."""
+    if a is b or a.shape != b.shape or a.layout != torch.strided or b.layout != torch.strided:
+        return a is b
+    try:
+        return a.numel() > 0 and (a.data_ptr(), a.stride(), a.dtype) == (b.data_ptr(), b.stride(), b.dtype)
+    except RuntimeError:
+        return False
+
+
 def name_of_tensor(tensor: torch.Tensor, frames: Iterable[FrameType]) -> str:
     """Return the name under which the reader's frames know a tensor: ``"hidden"``, ``"model.fc.weight"``; empty where they do not."""
     for frame in frames:
         for name, value in list(frame.f_locals.items()):
-            if value is tensor:
+            if isinstance(value, torch.Tensor) and _is_same(value, tensor):
                 return clean(name, limit=60)
         for name, value in list(frame.f_locals.items()):
             if isinstance(value, torch.nn.Module):
                 for inner, parameter in (*value.named_parameters(), *value.named_buffers()):
-                    if parameter is tensor:
+                    if _is_same(parameter, tensor):
                         return clean(f"{name}.{inner}", limit=80)
     return ""
