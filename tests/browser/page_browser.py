@@ -66,9 +66,13 @@ class Browser:
         """End the session and its window."""
         self._ask("DELETE", "")
 
+    def blank(self) -> None:
+        """Show nothing, under no policy."""
+        self._ask("POST", "/url", {"url": "about:blank"})
+
     def open(self, path: Path, fragment: str = "") -> None:
         """Load a file anew, and forget what was logged."""
-        self._ask("POST", "/url", {"url": "about:blank"})
+        self.blank()
         self.log()
         self.requests()
         self._ask("POST", "/url", {"url": path.as_uri() + (f"#{fragment}" if fragment else "")})

@@ -128,8 +128,8 @@ def test_timeline_leads_to_its_steps(show, everything):
 def test_treemap_gives_every_block_its_area(show, everything):
     window = show(everything, VIEWS["saved"])
     script = "return [...document.querySelectorAll('.cell rect')].map((r) => [r.width.baseVal.value, r.height.baseVal.value, r.textContent])"
-    areas = [((width + 2) * (height + 2), re.search(r"([\d.]+)\s(B|KiB)", text)) for width, height, text in window.run(script)]
-    density = [area / float(size[1]) for area, size in areas]
+    areas = [((width + 2) * (height + 2), re.findall(r"([\d.]+)\sB", text)) for width, height, text in window.run(script)]
+    density = [area / float(size[0]) for area, size in areas]
     assert len(areas) == len(page_blocks(everything))
     assert max(density) < 1.45 * min(density)
 
@@ -314,9 +314,9 @@ def test_large_graph_opens_in_sections(show, write, flat):
 
 
 def test_layout_runs_in_a_worker(show, everything):
-    show(everything)
+    window = show(everything)
     count = "const W = Worker; window.workers = 0; window.Worker = class extends W { constructor(...a) { super(...a); window.workers += 1 } }"
-    identifier = show(everything).devtools("Page.addScriptToEvaluateOnNewDocument", source=count)["identifier"]
+    identifier = window.devtools("Page.addScriptToEvaluateOnNewDocument", source=count)["identifier"]
     try:
         window = show(everything, "s=3")
         assert window.run("return window.workers") == 1
@@ -325,8 +325,9 @@ def test_layout_runs_in_a_worker(show, everything):
 
 
 def test_graph_is_drawn_where_no_worker_may_be_had(show, everything):
+    window = show(everything)
     refuse = "window.Worker = class { constructor() { throw new Error('refused') } }"
-    identifier = show(everything).devtools("Page.addScriptToEvaluateOnNewDocument", source=refuse)["identifier"]
+    identifier = window.devtools("Page.addScriptToEvaluateOnNewDocument", source=refuse)["identifier"]
     try:
         window = show(everything, "s=3")
         assert "Gate" in texts(window, ".box .title")

@@ -35,8 +35,8 @@ export function ErrorPicture({ map }: { map: ErrorMap }) {
       </svg>
       <figcaption>
         {label}
-        {map.grid && `; a cell is ${Math.ceil(total / cells.length)} elements or fewer, darker where more of them are wrong`}
-        {map.error && "; darker where further off"}
+        {map.grid && `; a cell is ${Math.ceil(total / cells.length)} elements or fewer, stronger where more of them are wrong`}
+        {map.error && "; stronger where further off"}
       </figcaption>
     </figure>
   );

@@ -43,7 +43,7 @@ function Contents({ page, index }: { page: Page; index: number }) {
   const first = (wanted: string) => String(page.sections.findIndex((section) => section.subject === wanted));
   return (
     <nav aria-label="Sections">
-      {entries.filter(({ section }) => !section.subject).map(link)}
+      {entries.filter(({ section }) => !section.subject || subjects.length < 2).map(link)}
       {subjects.length > 1 && (
         <select aria-label="Subject" value={subject} onChange={(event) => go({ s: first(event.currentTarget.value) }, false)}>
           {subjects.map((name) => (
@@ -53,7 +53,7 @@ function Contents({ page, index }: { page: Page; index: number }) {
           ))}
         </select>
       )}
-      {entries.filter(({ section }) => subject && section.subject === subject).map(link)}
+      {entries.filter(({ section }) => subjects.length > 1 && section.subject === subject).map(link)}
     </nav>
   );
 }

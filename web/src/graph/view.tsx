@@ -1,6 +1,6 @@
 import { h } from "preact";
 import { useComputed, useSignal } from "@preact/signals";
-import { useEffect, useMemo, useRef, useState } from "preact/hooks";
+import { useEffect, useLayoutEffect, useMemo, useRef, useState } from "preact/hooks";
 import { count } from "../format";
 import { Arrow } from "../arrow";
 import { go, param } from "../route";
@@ -134,7 +134,7 @@ export function GraphView({ graph, name, badges }: { graph: Graph; name: string;
     element.addEventListener("wheel", wheel, { passive: false });
     return () => element.removeEventListener("wheel", wheel);
   }, []);
-  useEffect(() => {
+  useLayoutEffect(() => {
     addEventListener("keydown", onKey);
     return () => removeEventListener("keydown", onKey);
   });
