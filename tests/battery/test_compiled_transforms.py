@@ -61,3 +61,5 @@ def test_what_torch_drops_is_charged_to_torch():
     (finding,) = run_case(pb.case(OtherUnderVmap, x(3), x(3)), MATRIX).findings
     assert (finding.code, finding.severity, finding.upstream) == ("PB706", "warning", "pytorch/pytorch#193279")
     assert "torch.vmap" in finding.message
+    assert "by a fault of torch" in finding.message
+    assert "allow_in_graph" in finding.fix

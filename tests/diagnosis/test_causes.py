@@ -53,6 +53,31 @@ def norm_constant_scale(x, y, dy):
     return (dy - dy.mean(-1, keepdim=True)) / x.std(-1, keepdim=True)
 
 
+def last_block(x, dy):
+    for rows, cotangents in zip(x.split(2), dy.split(2), strict=True):
+        d = cotangents.mT @ rows
+        gw = d
+    return gw
+
+
+def log_likelihood(x, w):
+    total = x.new_zeros(())
+    for rows in x.split(2):
+        total = total - (rows @ w.mT).log_softmax(-1)[:, 0].sum()
+    return total / len(x)
+
+
+def likelihood_grads(x, w, dy):
+    gx = []
+    for rows in x.split(2):
+        p = (rows @ w.mT).softmax(-1)
+        p[:, 0] -= 1
+        gx.append(p @ w)
+        d = p.mT @ rows
+        gw = d
+    return dy * torch.cat(gx) / len(x), dy * gw / len(x)
+
+
 def last_row_zero(g):
     g = g.clone()
     g[-1] = 0
@@ -139,6 +164,8 @@ MUTANTS = [
         tuple(torch.randn(4, dtype=torch.complex128).requires_grad_() for _ in "xw"),
     ),
     ("cotangent-as-mask", op(lambda x: x * x, lambda x, y, dy: (dy > 0) * 2 * x), (rand(5),)),
+    ("partial-rows", op(lambda x, w: x @ w.mT, lambda x, w, y, dy: (dy @ w, last_block(x, dy))), (rand(6, 5), rand(7, 5))),
+    ("partial-rows", op(log_likelihood, lambda x, w, y, dy: likelihood_grads(x, w, dy)), (rand(6, 5), rand(7, 5))),
 ]
 
 
@@ -175,3 +202,61 @@ def test_a_fault_that_shows_on_some_cotangents_only_is_certain_all_the_same():
     for seed in range(10):
         (finding,) = pb.check(function, (rand(2),), select=["PB503"], seed=seed).findings
         assert (finding.attachments.get("cause"), finding.certain) == ("cotangent-squared", True)
+
+
+MEAN = op(lambda x: (x * x).mean(), lambda x, y, dy: dy * 2 * x.clone())
+SUM = op(lambda x: (x * x).sum(0), lambda x, y, dy: dy * 2 * x / len(x))
+TWICE = op(lambda x: (x * x).sum(0), lambda x, y, dy: dy * x)
+
+
+@pytest.mark.parametrize("rows", [2, 3, 4, 5, 8])
+def test_a_number_that_equals_a_size_of_the_sample_is_tried_at_other_sizes(rows):
+    def cause(function, *inputs):
+        (finding,) = pb.check(function, inputs, select=["PB501"]).findings
+        assert finding.attachments["cause"] == "constant-factor"
+        return finding.cause, finding.certain, finding.fix
+
+    text, certain, fix = cause(SUM, rand(rows, 7))
+    assert certain
+    assert f"1/N = {rows} (size 0 of" in text
+    assert "N" in fix
+    text, certain, _ = cause(TWICE, rand(rows, 7))
+    assert certain
+    assert text.startswith("the gradient is 1/2 times")
+    text, certain, _ = cause(MEAN, rand(rows))
+    assert certain
+    assert f"N = {rows} (" in text
+
+
+def test_where_no_other_size_can_be_had_a_number_that_equals_one_is_likely_at_most():
+    def forward(x):
+        if x.shape != (2, 3):
+            raise ValueError("two rows of three are wanted")
+        return x**3
+
+    (finding,) = pb.check(op(forward, lambda x, y, dy: dy * x * x * 3 / 2), (rand(2, 3),), select=["PB501"]).findings
+    assert finding.attachments["cause"] == "constant-factor"
+    assert not finding.certain
+
+
+def test_a_number_among_the_arguments_that_equals_a_size_is_not_taken_for_it():
+    function = op(lambda x, k: (x * x).sum(0) * k, lambda x, k, y, dy: dy * 2 * x * k / len(x))
+    (finding,) = pb.check(function, (rand(3, 4), 3.0), select=["PB501"]).findings
+    assert finding.certain
+    assert "size 0 of" in finding.cause
+    function = op(lambda x, k: (x * x).sum(0) * k, lambda x, k, y, dy: dy * 2 * x)
+    (finding,) = pb.check(function, (rand(3, 4), 3.0), select=["PB501"]).findings
+    assert finding.certain
+    assert finding.attachments["cause"] == "scalar-derivative-missing"
+
+
+def test_a_kernel_for_float32_alone_does_not_round_to_float32():
+    def only_single(x):
+        if x.dtype != torch.float32:
+            raise TypeError("float32 is wanted")
+        return x * 3
+
+    function = op(only_single, lambda x, y, dy: dy.clamp(-1, 1) * 3)
+    (finding,) = pb.check(function, (rand(5).detach().float(),), select=["PB503"]).findings
+    assert "rounds to" not in finding.cause
+    assert finding.attachments.get("cause") == "cotangent-as-mask"

@@ -16,9 +16,12 @@ from ..diagnosis.mismatch import Guess, Mismatch
 from .evaluate import Evaluator, UserCodeError, differentiable, random_like
 from .locate import trusted_eager
 from .probe import Probe
+from .sizes import Resizer, Symbol, symbols
 from .value import SIGNED
 
 LARGEST = 20_000
+SYMBOLS = 4
+"""How many sizes are changed, and how many places of one."""
 
 
 def causes(probe: Probe, path: str) -> tuple[Guess, ...]:
@@ -26,10 +29,10 @@ def causes(probe: Probe, path: str) -> tuple[Guess, ...]:
     truth = trusted_eager(probe, path)
     if truth is None or sum(leaf.template.numel() for leaf in truth.leaves) > LARGEST:
         return ()
-    builder = _Builder(probe, truth, path)
+    builder = _Builder(probe.exact, truth, path, probe.settings.seed)
     try:
         first = next((m for m in (builder.mismatch(None, n) for n in range(TRIES)) if m is not None and visible(m)), None)
-        return () if first is None else explain(first, builder.replay)
+        return () if first is None else explain(first, builder.replay, builder.resized)
     except (UserCodeError, RuntimeError):
         return ()
 
@@ -37,11 +40,11 @@ def causes(probe: Probe, path: str) -> tuple[Guess, ...]:
 class _Builder:
     """Builds mismatches of one op and input."""
 
-    def __init__(self, probe: Probe, truth: Evaluator, path: str) -> None:
-        self.op = probe.exact
+    def __init__(self, op: Evaluator, truth: Evaluator, path: str, seed: int) -> None:
+        self.op = op
         self.truth = truth
         self.path = path
-        self.seed = probe.settings.seed
+        self.seed = seed
         self.shown: list[Tensor] = []
         self.wanted = [leaf.path for leaf in self.op.wanted]
 
@@ -56,6 +59,30 @@ class _Builder:
             return self.mismatch(values, n + 1, opposite=n == 0)
         except UserCodeError:
             return None
+
+    def resized(self) -> list[Mismatch]:
+        """Return a mismatch for every size that can be changed, and for every place of a size that can be changed alone."""
+        found: list[Mismatch] = []
+        for symbol in symbols(self.op)[:SYMBOLS]:
+            joint = (self._with_size(s) for s in dict.fromkeys((symbol.without_numbers(), symbol)))
+            found += [m for m in joint if m is not None][:1]
+            if 1 < len(symbol.axes) <= SYMBOLS:
+                found += [m for m in map(self._with_size, symbol.split()) if m is not None]
+        return found
+
+    def _with_size(self, symbol: Symbol) -> Mismatch | None:
+        for size in (symbol.size + 3, 2 * symbol.size):
+            op = Resizer(self.op).resized(symbol, size)
+            if op is None:
+                continue
+            values = {leaf.path: leaf.template for leaf in op.leaves} | dict.fromkeys(symbol.numbers, size)
+            try:
+                found = _Builder(op, self.truth.variant(values), self.path, self.seed).mismatch(None, size)
+            except (UserCodeError, RuntimeError):
+                continue
+            if found is not None and found.got.shape == found.expected.shape:
+                return found
+        return None
 
     def mismatch(self, values: Mapping[str, Tensor] | None, n: int, *, opposite: bool = False) -> Mismatch | None:
         generator = torch.Generator().manual_seed(self.seed + 104729 * (n + 1))

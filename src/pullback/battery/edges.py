@@ -12,7 +12,7 @@ from . import numeric, tolerance
 from .evaluate import Evaluator, UserCodeError, copy_tensor
 from .locate import trusted_eager
 from .probe import Probe
-from .rounding import rounded_away, rounding_of
+from .rounding import rounded_away, rounding_for
 from .truth import eager
 from .value import InputVerdict, ValueTest
 
@@ -63,14 +63,14 @@ def _second_opinion(probe: Probe, evaluator: Evaluator, wrong: InputVerdict) -> 
         again = _verdict(evaluator, wrong.path, probe.settings.seed + 7)
         if again is None or again.ok is not False:
             return None
-        if not nan and (not by_entry(probe, evaluator, wrong.path) or rounded_away(probe, evaluator, wrong)):
+        if not nan and (not by_entry(probe, evaluator, wrong.path) or rounded_away(probe, evaluator, wrong, rounding_for(evaluator, wrong.path))):
             return None
         return Edge("nan too" if nan else "wrong", wrong)
     truth = eager(evaluator)
     if agree(probe, evaluator, truth, wrong.path):
         return Edge("nan too", wrong) if nan else None
     if all((v := _verdict(truth, wrong.path, probe.settings.seed + k)) is not None and v.ok for k in range(OPINIONS)):
-        if not nan and rounded_away(probe, evaluator, wrong):
+        if not nan and rounded_away(probe, evaluator, wrong, rounding_for(evaluator, wrong.path)):
             return None
         return Edge("nan" if nan else "wrong", wrong)
     return None
@@ -111,7 +111,7 @@ def by_entry(probe: Probe, evaluator: Evaluator, path: str) -> bool:
     """Whether what the entries of an input do to the outputs adds up: not so where entries are tied (sort), whose gradients no interval bounds."""
     x = next(leaf.template for leaf in evaluator.wanted if leaf.path == path)
     usual = next(leaf.template for leaf in probe.exact.wanted if leaf.path == path)
-    step = rounding_of(x.dtype, evaluator) ** (1 / 3) * max(numeric.scale_of(x), numeric.scale_of(usual))
+    step = rounding_for(evaluator, path) ** (1 / 3) * max(numeric.scale_of(x), numeric.scale_of(usual))
     generator = torch.Generator().manual_seed(probe.settings.seed + 11)
     try:
         here = evaluator.values()

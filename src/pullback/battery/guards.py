@@ -32,8 +32,14 @@ def guarded(probe: Probe, finding: Finding) -> Finding:
         return finding
     place = finding.attachments.get("input")
     if finding.code in VALUE_CODES and isinstance(place, str) and _symmetric(probe, place):
-        cause = f"right for symmetric {place}: forward reads one of its triangles, and the gradient is shared between both"
-        return replace(finding, severity="note", certain=False, cause=cause, fix="Nothing, if only symmetric matrices are meant.")
+        return replace(
+            finding,
+            severity="note",
+            certain=True,
+            message=f"{probe.backward_name_of(place)} returns a gradient for {place} that holds for symmetric matrices only",
+            cause=f"forward reads one triangle of {place}, and backward shares the gradient between both: for symmetric changes it is right",
+            fix=f"Nothing, if {place} is always symmetric; else return the gradient of the triangle that forward reads.",
+        )
     if probe.case.origin != "searched":
         return finding
     if probe.case.invented:

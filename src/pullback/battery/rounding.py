@@ -33,18 +33,28 @@ _ROUNDS = re.compile(
 class OtherRounding(_compat.dispatch_mode()):  # type: ignore[misc]
     """Has every operator that rounds give its results rounded otherwise, by a unit up, down or not at all, as on another machine.
 
-    Which way depends on the value and on `salt` alone: equal results stay equal, zeros stay zero, and one salt gives the same every time.
+    Which way depends on the value and on the salt alone: equal results stay equal, zeros stay zero, and one salt gives the same every time.
+
+    Args:
+        salt: Chooses one such machine.
+        unit: The machine epsilon of the narrowest dtype whose results are touched.
     """
 
-    def __init__(self, salt: int) -> None:
+    def __init__(self, salt: int, unit: float = 1.0) -> None:
         super().__init__()
         self.salt = salt
+        self.unit = unit
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
         if _ROUNDS.fullmatch(func._schema.name.partition("::")[2].removesuffix("_")):
             for tensor in result if isinstance(result, (list, tuple)) else (result,):
-                if isinstance(tensor, Tensor) and differentiable(tensor) and tensor.layout is torch.strided:
+                if (
+                    isinstance(tensor, Tensor)
+                    and differentiable(tensor)
+                    and tensor.layout is torch.strided
+                    and tolerance.eps(tensor.dtype) <= self.unit
+                ):
                     _round_otherwise(torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor, self.salt)
         return result
 
@@ -58,12 +68,13 @@ def _round_otherwise(values: Tensor, salt: int) -> None:
     values.mul_(1 + tolerance.eps(values.dtype) * ((drawn == 1).to(values.dtype) - (drawn == 2).to(values.dtype)))
 
 
-def rounding_of(dtype: torch.dtype, evaluator: Evaluator) -> float:
-    """Return the rounding of a dtype, or of float32 where the op computes in it whatever it is given."""
+def rounding_for(evaluator: Evaluator, path: str) -> float:
+    """Return the rounding of one input's dtype, or of float32 where the op computes in it whatever it is given."""
+    dtype = next(leaf.template.dtype for leaf in evaluator.wanted if leaf.path == path)
     return max(tolerance.eps(dtype), tolerance.eps(torch.float32) if narrow_inside(evaluator) else 0.0)
 
 
-def rounded_away(probe: Probe, evaluator: Evaluator, wrong: InputVerdict) -> bool:
+def rounded_away(probe: Probe, evaluator: Evaluator, wrong: InputVerdict, unit: float) -> bool:
     """Return whether rounding moves a gradient by as much as it is wrong: exp(1e12 · x) has no digits left.
 
     Either the results of every operator are rounded otherwise, or, since other code than torch's rounds as well, the input is.
@@ -72,32 +83,32 @@ def rounded_away(probe: Probe, evaluator: Evaluator, wrong: InputVerdict) -> boo
         probe: The case.
         evaluator: The call at which the gradient is wrong.
         wrong: How wrong it is.
+        unit: Rounding of what machine epsilon may be to blame: that of the inputs, or of narrower numbers inside.
     """
     try:
         outcome = evaluator.forward()
         cotangents = probe.cotangents(outcome)
         return any(
             ROUNDED * _spread(found) >= wrong.error
-            for found in (_inside(evaluator, wrong.path, cotangents), *_beside(probe, evaluator, wrong.path, cotangents))
+            for found in (_inside(evaluator, wrong.path, cotangents, unit), *_beside(probe, evaluator, wrong.path, cotangents, unit))
         )
     except (UserCodeError, RuntimeError):
         return False
 
 
-def _inside(evaluator: Evaluator, path: str, cotangents: Sequence[Tensor]) -> list[Tensor | None]:
+def _inside(evaluator: Evaluator, path: str, cotangents: Sequence[Tensor], unit: float) -> list[Tensor | None]:
     found = []
     for salt in SALTS:
-        with OtherRounding(salt):
+        with OtherRounding(salt, unit):
             found.append(_gradient(evaluator, path, cotangents))
     return found
 
 
-def _beside(probe: Probe, evaluator: Evaluator, path: str, cotangents: Sequence[Tensor]) -> Iterator[list[Tensor | None]]:
+def _beside(probe: Probe, evaluator: Evaluator, path: str, cotangents: Sequence[Tensor], unit: float) -> Iterator[list[Tensor | None]]:
     x = next(leaf.template for leaf in evaluator.wanted if leaf.path == path)
-    rounding = rounding_of(x.dtype, evaluator)
     generator = torch.Generator().manual_seed(probe.settings.seed + 13)
     for _ in range(len(SALTS)):
-        moved = rounding * x * random_like(x.real, generator, (1.0,))
+        moved = unit * x * random_like(x.real, generator, (1.0,))
         yield [_gradient(evaluator.variant({path: x + times * moved}), path, cotangents) for times in POINTS]
 
 

@@ -16,7 +16,7 @@ from .evaluate import Evaluator, UserCodeError, copy_tensor, random_like
 from .locate import trusted_eager
 from .probe import Probe
 from .refusals import refuses
-from .rounding import rounded_away
+from .rounding import rounded_away, rounding_for
 from .single import OperatorCount
 from .sizes import Resizer, Symbol, symbols
 from .truth import eager
@@ -238,7 +238,7 @@ class Sweep:
                 if first.ok is False:
                     again = ValueTest(evaluator, seed=self.probe.settings.seed + 1)
                     again.directions = 1
-                    if again.careful(path).ok is False and not rounded_away(self.probe, evaluator, first):
+                    if again.careful(path).ok is False and not rounded_away(self.probe, evaluator, first, rounding_for(evaluator, path)):
                         return first
         except UserCodeError:
             return None

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import importlib
 import pkgutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from typing import ClassVar
+
+import torch
+from torch import Tensor
 
 from .mismatch import Fit, Guess, Mismatch
 
@@ -14,6 +17,8 @@ REPLAYS = 2
 TRIES = 8
 UNEXPLAINED = 1e-3
 ROUNDING = 1e-11
+ROUNDINGS = 16
+"""How many units of a narrow dtype two right gradients may lie apart."""
 Replay = Callable[[int], Mismatch | None]
 """Returns the n-th fresh mismatch of the same gradient: new inputs of the same shapes, new cotangents. None where that cannot be had."""
 
@@ -50,18 +55,19 @@ def hypotheses() -> tuple[Hypothesis, ...]:
     return tuple(sorted(found, key=lambda h: (h.rank, h.name)))
 
 
-def explain(mismatch: Mismatch, replay: Replay) -> tuple[Guess, ...]:
+def explain(mismatch: Mismatch, replay: Replay, resized: Callable[[], Sequence[Mismatch]] = tuple) -> tuple[Guess, ...]:
     """Return the causes that reproduce the wrong gradient, best first.
 
     A guess is certain when its prediction, fixed on the first mismatch, also gives what backward returned on `REPLAYS` fresh ones, on each of which
-    it differs from the right gradient. Guesses that a replay refutes are dropped.
+    it differs from the right gradient; one that rests on a number must hold at other sizes as well. Guesses that a replay refutes are dropped.
 
     Args:
         mismatch: The wrong gradient.
         replay: Gives fresh mismatches of the same gradient.
+        resized: Gives mismatches of the same gradient at other sizes of the arguments.
     """
     fresh: list[Mismatch] | None = None
-    certain: list[Guess] = []
+    others: Sequence[Mismatch] | None = None
     likely: list[Guess] = []
     for hypothesis in hypotheses():
         for fit in hypothesis.fit(mismatch):
@@ -69,16 +75,21 @@ def explain(mismatch: Mismatch, replay: Replay) -> tuple[Guess, ...]:
                 continue
             if fresh is None:
                 fresh = _fresh(replay)
-            verdicts = [_explains(fit, m) for m in fresh]
-            if len(fresh) == REPLAYS and all(verdicts):
-                certain.append(Guess(hypothesis.name, fit.text, fit.fix, certain=True, mend=fit.mend))
-                break
             if not fresh:
                 likely.append(Guess(hypothesis.name, fit.text, fit.fix, mend=fit.mend))
                 break
-        if certain:
-            break
-    return tuple(certain + likely)
+            if len(fresh) < REPLAYS or not all(_explains(fit, m) for m in fresh):
+                continue
+            if fit.sized and others is None:
+                others = [m for m in resized() if visible(m)]
+            if fit.sized and not all(_explains(fit, m) for m in others or ()):
+                likely.append(Guess(hypothesis.name, f"{fit.text} at the sample's sizes, and not at others", fit.fix))
+                continue
+            if fit.ambiguous and not others:
+                likely.append(Guess(hypothesis.name, f"{fit.text}; a size of the sample equals that number, and forward takes no other", fit.fix))
+                continue
+            return (Guess(hypothesis.name, fit.text, fit.fix, certain=True, mend=fit.mend), *likely)
+    return tuple(likely)
 
 
 def _fresh(replay: Replay) -> list[Mismatch]:
@@ -96,7 +107,11 @@ def _fresh(replay: Replay) -> list[Mismatch]:
 def visible(mismatch: Mismatch) -> bool:
     """Return whether what backward returned differs from the right gradient here at all."""
     got, expected = mismatch.got, mismatch.expected
-    return got.numel() > 0 and float((got - expected).abs().max()) > ROUNDING * float(expected.abs().max())
+    return got.numel() > 0 and float((got - expected).abs().max()) > _rounding(got) * float(expected.abs().max())
+
+
+def _rounding(got: Tensor) -> float:
+    return max(ROUNDING, ROUNDINGS * torch.finfo(got.dtype).eps)
 
 
 def _explains(fit: Fit, mismatch: Mismatch) -> bool:
@@ -108,4 +123,4 @@ def _explains(fit: Fit, mismatch: Mismatch) -> bool:
     deviation = float((got - expected).abs().max())
     left = float((predicted - got).abs().max())
     scale = float(expected.abs().max())
-    return deviation > ROUNDING * scale and left <= max(UNEXPLAINED * deviation, ROUNDING * scale) and left < deviation / 2
+    return deviation > _rounding(got) * scale and left <= max(UNEXPLAINED * deviation, _rounding(got) * scale) and left < deviation / 2

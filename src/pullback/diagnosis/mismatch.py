@@ -88,12 +88,16 @@ class Fit:
         fix: What to change.
         mend: The right gradient as a Python expression in ``returned`` (what backward returns for this input now), ``returned.NAME`` (what it
             returns for another input, which then gets this one's), ``grad_output`` and the names of forward's arguments.
+        sized: Whether it rests on a number, which may be one of the sample's sizes: where other sizes can be had it must hold there too.
+        ambiguous: Whether a size of the sample does equal that number, so that without other sizes nothing is certain.
     """
 
     text: str
     predict: Callable[[Mismatch], Tensor | None]
     fix: str | None = None
     mend: str | None = None
+    sized: bool = False
+    ambiguous: bool = False
 
 
 def agrees(a: Tensor | None, b: Tensor | None) -> bool:
@@ -107,6 +111,13 @@ def agrees(a: Tensor | None, b: Tensor | None) -> bool:
         return float(a.abs().max()) == 0.0
     gap = float((a - b).abs().max())
     return gap <= AGREES * scale
+
+
+def has_size(mismatch: Mismatch, number: float) -> bool:
+    """Return whether a number, or its inverse, equals a size of an argument or output of more than one element."""
+    tensors = (*mismatch.arguments.values(), *mismatch.outputs.values())
+    sizes = {n for t in tensors for n in (*t.shape, t.numel())} - {0, 1}
+    return any(abs(number) == n or abs(number) * n == 1 for n in sizes)
 
 
 def sum_to(tensor: Tensor, shape: torch.Size) -> Tensor | None:

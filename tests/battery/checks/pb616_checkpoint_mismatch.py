@@ -138,3 +138,44 @@ class OwnGenerator(torch.autograd.Function):
 
 
 spares.append(pb.case(OwnGenerator, x(20), torch.Generator().manual_seed(3)))
+
+
+class Accumulates(torch.autograd.Function):
+    """Adds to a weight's main gradient where it has one, and returns no gradient then."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x @ w.mT
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        main = getattr(w, "main_grad", None)
+        if main is None:
+            return dy @ w, dy.mT @ x
+        main.add_(dy.mT @ x)
+        return dy @ w, None
+
+
+class Splits(torch.autograd.Function):
+    """Two outputs of which one may stay unused."""
+
+    @staticmethod
+    def forward(ctx, x, size):
+        ctx.shape, ctx.size = x.shape, size
+        return x.narrow(-1, 0, size).clone(), x.narrow(-1, size, x.shape[-1] - size).clone()
+
+    @staticmethod
+    def backward(ctx, head, tail):
+        return torch.cat([head, tail], -1), None
+
+
+def with_main(*shape):
+    w = torch.nn.Parameter(torch.randn(shape, dtype=torch.float64))
+    w.main_grad = torch.zeros(shape, dtype=torch.float64)
+    return w
+
+
+kills.append(pb.case(Accumulates, x(6, 5), with_main(7, 5)))
+spares.append(pb.case(Splits, x(3, 5), 2))

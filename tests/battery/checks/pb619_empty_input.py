@@ -146,3 +146,50 @@ class Repeats(torch.autograd.Function):
 
 
 spares += [pb.case(Unpermutes, x(8, 3), x(4, 2)), pb.case(Repeats, x(3, 5), 3)]
+
+
+class Shuffles(torch.autograd.Function):
+    """torch.pixel_unshuffle returns an empty input as it is; that is torch's fault."""
+
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return torch.pixel_shuffle(x, factor)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return torch.pixel_unshuffle(dy, ctx.factor), None
+
+
+class ShufflesUnderAutograd(Shuffles):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.save_for_backward(x)
+        return Shuffles.forward(ctx, x, factor)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        x = ctx.saved_tensors[0].detach().requires_grad_()
+        with torch.enable_grad():
+            y = torch.pixel_shuffle(x, ctx.factor)
+        return torch.autograd.grad(y, x, dy)[0], None
+
+
+class AtLeastOneRow(torch.autograd.Function):
+    """The wrong shape is the Function's own."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.rows = len(x)
+        return x.sum(1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        grad = dy.new_zeros(max(1, ctx.rows), 8, 3, 5)
+        grad[: ctx.rows] = dy[:, None]
+        return grad
+
+
+kills.append(pb.case(AtLeastOneRow, x(2, 8, 3, 5)))
+spares += [pb.case(Shuffles, x(2, 8, 3, 5), 2), pb.case(ShufflesUnderAutograd, x(3, 8, 2, 5), 2)]

@@ -69,7 +69,7 @@ class WrongGradient(Check):
                 or (probe.settings.runs("PB510") and missing_conjugate(probe, wrong.path))
                 or (wrong.low != wrong.high and not by_entry(probe, probe.exact, wrong.path))
                 or (wrong.noise > NOISELESS and agree(probe, probe.exact, eager(probe.exact), wrong.path))
-                or (wrong.got == wrong.got and rounded_away(probe, probe.exact, wrong))
+                or (wrong.got == wrong.got and rounded_away(probe, probe.exact, wrong, _unit(probe, wrong.path)))
             ):
                 continue
             yield self._wrong(probe, wrong)
@@ -162,6 +162,10 @@ class WrongGradient(Check):
             certain=bool(guesses) and guesses[0].certain,
             fix=_fix(probe, wrong.path, guesses[0] if guesses else None),
         )
+
+
+def _unit(probe: Probe, path: str) -> float:
+    return tolerance.eps(next(leaf.template.dtype for leaf in probe.exact.wanted if leaf.path == path))
 
 
 def _fix(probe: Probe, path: str, guess: Guess | None) -> str:

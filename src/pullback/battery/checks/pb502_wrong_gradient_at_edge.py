@@ -143,7 +143,7 @@ def _lean(base: Evaluator, variant: Evaluator) -> Evaluator:
 
 def _other_choice(probe: Probe, evaluator: Evaluator, path: str) -> tuple[Tensor, Tensor] | None:
     """Return backward's gradient and autograd's where both are finite and differ although both pass the test."""
-    if trusted_eager(probe, path) is None:
+    if not probe.value.inputs[path].ok or trusted_eager(probe, path) is None:
         return None
     pair = gradient_pair(probe, evaluator, eager(evaluator), path)
     if pair is None or pair[0].is_complex() or not all(bool(torch.isfinite(g).all()) for g in pair) or pair[0].numel() == 0:

@@ -15,12 +15,14 @@ from torch.utils.checkpoint import checkpoint
 from ...report.finding import Evidence, Finding
 from .. import tolerance
 from ..base import Check, Skipped
-from ..evaluate import BACKWARD_SEED, Evaluator, Outcome, UserCodeError, copy_tensor
+from ..evaluate import BACKWARD_SEED, Evaluator, UserCodeError, copy_tensor
 from ..keeping import owner
 from ..probe import Probe, gradient_name, same
 from ..randomness import draws_outside_torch
 
 _READ_TWICE = "already unpacked once"
+_LOST = "the attribute {} of a saved tensor is read; what hooks hand back has the same values and no attributes"
+_MORE = "backward depends on more than what {} saves: the identity of a saved tensor, or state that forward leaves behind"
 
 
 class CheckpointMismatch(Check):
@@ -103,22 +105,37 @@ class CheckpointMismatch(Check):
         for leaf, a, b in zip(evaluator.wanted, got, expected, strict=True):
             if same(a, b) or probe.explained(leaf.path, "PB615"):
                 continue
-            if a is not None and b is not None and a.shape == b.shape:
-                allowed = tolerance.linear(a.dtype, float(torch.nan_to_num(b.detach().abs()).max()), a.numel())
-                error = float(torch.nan_to_num((a - b).detach().abs(), nan=torch.inf).max())
-                if error <= allowed or not bool(torch.isfinite(b).all()):
-                    continue
-            else:
-                error, allowed = float("inf"), 0.0
+            got_shown, expected_shown, error, allowed = _compared(a, b)
+            if error <= allowed:
+                continue
+            attributes = sorted({name for one in evaluator.leaves for name in vars(one.template)})
             return self.finding(
                 probe,
                 f"{probe.backward_name} gives another {gradient_name(leaf.path)} {how}",
-                evidence=[Evidence(how, error=error, tolerance=allowed, why_tolerance=tolerance.WHY_LINEAR)],
-                cause=f"backward depends on more than what {owner(probe)} saves: the identity of a saved tensor, or state that forward leaves behind",
-                fix="let backward use only the values in ctx.saved_tensors and what forward put on ctx",
+                evidence=[Evidence(f"{gradient_name(leaf.path)} {how}", got_shown, expected_shown, error, allowed, tolerance.WHY_LINEAR)],
+                cause=_LOST.format(attributes[0]) if attributes else _MORE.format(owner(probe)),
+                fix=f"read {attributes[0]} in forward and keep what it holds on ctx"
+                if attributes
+                else "let backward use only the values in ctx.saved_tensors and what forward put on ctx",
                 path=leaf.path,
             )
         return None
+
+
+def _compared(a: Tensor | None, b: Tensor | None) -> tuple[str, str, float, float]:
+    """Return the entries, or kinds, in which two gradients differ most, by how much, and what is allowed."""
+    if a is None or b is None or a.shape != b.shape:
+        return _kind(a), f"{_kind(b)}, as without", float("inf"), 0.0
+    if not bool(torch.isfinite(b).all()) or not b.numel():
+        return "", "", 0.0, 0.0
+    gap = torch.nan_to_num((a - b).detach().abs(), nan=torch.inf).flatten()
+    at = int(gap.argmax())
+    shown = [f"{t.detach().flatten()[at].item():.6g}" for t in (a, b)]
+    return shown[0], f"{shown[1]}, as without", float(gap[at]), tolerance.linear(a.dtype, float(b.detach().abs().max()), a.numel())
+
+
+def _kind(gradient: Tensor | None) -> str:
+    return "None" if gradient is None else f"a tensor {list(gradient.shape)}"
 
 
 def _ways(evaluator: Evaluator, *, reruns: bool) -> Iterator[tuple[str, Evaluator, Callable[[], AbstractContextManager[Any]]]]:
@@ -151,7 +168,5 @@ def _copying_hooks() -> AbstractContextManager[Any]:
 def _changes_inputs(evaluator: Evaluator) -> bool:
     arguments = evaluator.arguments()
     before = [copy_tensor(t) for t in arguments.tensors]
-    outcome: Outcome = evaluator.forward(arguments)
-    inputs = {t.data_ptr() for t in arguments.tensors if t.layout is torch.strided and t.numel()}
-    aliases = any(y.layout is torch.strided and y.numel() and y.data_ptr() in inputs for y in outcome.outputs)
-    return aliases or not all(map(same, (t.detach() for t in arguments.tensors), before))
+    evaluator.forward(arguments)
+    return not all(map(same, (t.detach() for t in arguments.tensors), before))

@@ -11,8 +11,10 @@ from ...report.finding import Evidence, Finding
 from ..base import Check, Skipped
 from ..evaluate import Outcome, UserCodeError
 from ..probe import Probe, gradient_name
-from ..refusals import blames_torch, refuses
+from ..refusals import refuses, torch_at_fault
 from ..sizes import Resizer, Symbol, symbols
+
+_KNOWN = {"torch.pixel_unshuffle": "pytorch/pytorch#192816", "PixelShuffleBackward0": "pytorch/pytorch#192816"}
 
 
 class EmptyInput(Check):
@@ -33,7 +35,11 @@ class EmptyInput(Check):
         Write sizes out (``.reshape(n, w.numel())``), start sums from zeros, or refuse empty input in forward.
 
     Limits:
-        A forward that refuses empty input is right.
+        A forward that refuses empty input is right. Where an operator of torch that backward calls returns a wrong shape for empty input, that is
+        told, as a note.
+
+    References:
+        pytorch/pytorch#192816.
     """
 
     code = "PB619"
@@ -64,7 +70,8 @@ class EmptyInput(Check):
                 gradients = evaluator.vjp(outcome, [torch.ones_like(y) for y in outcome.live])
             except UserCodeError as error:
                 if not refuses(error) and not symbol.numbers:
-                    yield self._raises(probe, symbol, error)
+                    culprit = torch_at_fault(error, probe.exact, evaluator, symbol.size)
+                    yield self._raises(probe, symbol, error) if culprit is None else self._torch(probe, symbol, error, culprit)
                 return
             if all(y.numel() == 0 for y in outcome.live):
                 yield from self._garbage(probe, symbol, [leaf.path for leaf in evaluator.wanted], gradients)
@@ -75,10 +82,21 @@ class EmptyInput(Check):
         return self.finding(
             probe,
             f"{probe.backward_name} raises for an empty batch, which forward takes",
-            severity="note" if blames_torch(error) else "error",
             evidence=[Evidence(f"{symbol.said} = 0", error.short, "a gradient of zeros")],
             cause="a size is worked out from the others with -1, or something is divided by or taken from an empty axis",
             fix="Write sizes out instead of -1, and let sums start from zeros.",
+        )
+
+    def _torch(self, probe: Probe, symbol: Symbol, error: UserCodeError, culprit: str) -> Finding:
+        return self.finding(
+            probe,
+            f"{culprit}, which {probe.backward_name} uses, returns a wrong shape for an empty batch",
+            severity="note",
+            evidence=[Evidence(f"{symbol.said} = 0", error.short, "a gradient of zeros")],
+            cause=f"a fault of torch's own operator, not of {probe.backward_name}",
+            certain=True,
+            fix="Return zeros for an empty batch before that operator is reached, or refuse empty input in forward.",
+            upstream=_KNOWN.get(culprit),
         )
 
     def _garbage(self, probe: Probe, symbol: Symbol, paths: list[str], gradients: list[Tensor | None]) -> Iterator[Finding]:

@@ -90,12 +90,17 @@ class WrongForSomeSizes(Check):
         assert trial.error is not None
         certain = trial.symbol.batch and trial.symbol.joint and not trial.by_chance and not blames_torch(trial.error)
         severity: Severity = "note" if not certain else "warning" if probe.case.origin == "searched" else "error"
+        torch = blames_torch(trial.error)
         return self.finding(
             probe,
             f"{probe.backward_name} raises when {trial.symbol.said} is {trial.size}, which forward takes",
             severity=severity,
             evidence=[Evidence(f"{trial.symbol.said} = {trial.size}{_right(trial)}", trial.error.short, "a gradient, or a refusal in forward")],
-            fix="Make backward take every size that forward takes, or refuse the size in forward.",
+            cause="a fault of torch's own operator, which the error names, not of the checked backward" if torch else None,
+            certain=torch,
+            fix="Refuse the size in forward, or treat it before that operator is reached."
+            if torch
+            else "Make backward take every size that forward takes, or refuse the size in forward.",
         )
 
 

@@ -81,17 +81,27 @@ class FuncCompileMismatch(Check):
 
     def _wrong(self, probe: Probe, name: str, backend: str, found: tuple[str, float, float], dropped: bool) -> Finding:
         path, error, allowed = found
+        op = owner(probe)
+        evidence = [Evidence(f"{path}, compiled (backend {backend}) and not", error=error, tolerance=allowed, why_tolerance=tolerance.WHY_ANALYTIC)]
+        if dropped:
+            return self.finding(
+                probe,
+                f"torch.compile({name}({op})) leaves out {probe.backward_name}, by a fault of torch",
+                severity="warning",
+                evidence=evidence,
+                cause="a fault of torch: torch.compile drops every custom backward under torch.func and differentiates forward instead",
+                certain=True,
+                fix="Where torch.func is compiled, call the op through torch.compiler.allow_in_graph(f), f a function at the top of a module; "
+                "compiled .backward() is not concerned.",
+                upstream="pytorch/pytorch#193279",
+                path=path,
+            )
         return self.finding(
             probe,
-            f"torch.compile({name}({owner(probe)})) does not give what it gives uncompiled for {path}",
-            severity="warning" if dropped else "error",
-            evidence=[
-                Evidence(f"{path}, compiled (backend {backend}) and not", error=error, tolerance=allowed, why_tolerance=tolerance.WHY_ANALYTIC)
-            ],
-            cause="torch.compile drops the custom backward under torch.func and differentiates forward" if dropped else None,
-            certain=dropped,
+            f"torch.compile({name}({op})) does not give what it gives uncompiled for {path}",
+            severity="error",
+            evidence=evidence,
             fix="call the op through torch.compiler.allow_in_graph(f), f a function at the top of a module",
-            upstream="pytorch/pytorch#193279" if dropped else None,
             path=path,
         )
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..explain import Hypothesis
-from ..mismatch import AGREES, Fit, Mismatch
+from ..mismatch import AGREES, Fit, Mismatch, has_size
 from ._outputs import coefficients, combined
 
 CONSTANTS = {"2": 2.0, "1/2": 0.5, "3": 3.0, "1/3": 1 / 3, "4": 4.0, "1/4": 0.25, "sqrt(2)": math.sqrt(2), "1/sqrt(2)": math.sqrt(0.5)}
@@ -27,6 +27,7 @@ class ConstantFactor(Hypothesis):
         factor = ratio(mismatch)
         if factor is None:
             return
+        chance = has_size(mismatch, factor) or has_size(mismatch, factor**2)
         for name, value, mend in named(mismatch):
             if math.isclose(value(mismatch), factor, rel_tol=1e-6):
                 yield Fit(
@@ -34,11 +35,15 @@ class ConstantFactor(Hypothesis):
                     lambda m, value=value: value(m) * m.expected,
                     f"multiply the gradient by {name.removeprefix('1/')}" if name.startswith("1/") else f"divide the gradient by {name}",
                     mend,
+                    sized=True,
+                    ambiguous=chance,
                 )
         yield Fit(
             f"the gradient is {factor:.6g} times what it should be",
             lambda m: factor * m.expected,
             f"look for a factor of {1 / factor:.6g} that backward leaves out",
+            sized=True,
+            ambiguous=chance,
         )
 
 
@@ -60,40 +65,22 @@ def ratio(mismatch: Mismatch) -> float | None:
 
 def named(mismatch: Mismatch) -> Iterator[Named]:
     """Yield constants with their names, signed both ways, and what mends a gradient: numbers, sizes, and their inverses and roots."""
-    pool: list[Named] = []
-    for name, c in CONSTANTS.items():
-        size = _size(mismatch, max(c, 1 / c))
-        mend = f"returned {MENDS[name]}" if name in MENDS and size is None else None
-        pool.append((name if size is None else f"{name} ({size})", lambda m, c=c: c, mend))
-    seen: set[int] = {0, 1, 2, 3, 4}
+    pool: list[Named] = [(name, lambda m, c=c: c, f"returned {MENDS[name]}" if name in MENDS else None) for name, c in CONSTANTS.items()]
     for tensors in (mismatch.arguments, mismatch.outputs):
         for path, tensor in tensors.items():
             sizes = {f"the size of {path}": (tensor.numel(), None), **{f"size {i} of {path}": (n, i) for i, n in enumerate(tensor.shape)}}
             for label, (count, dim) in sizes.items():
-                if count in seen:
-                    continue
-                seen.add(count)
-                pool.extend(_powers(f"N = {count} ({label})", path, dim))
+                if count > 1:
+                    pool.extend(_powers(f"N = {count} ({label})", path, dim))
     for name, value, mend in pool:
         yield name, value, mend
         yield f"-{name}", lambda m, value=value: -value(m), mend and mend.replace("returned", "-returned")
 
 
-def _size(mismatch: Mismatch, count: float) -> str | None:
-    """Return words for a size that equals `count`, so that a constant is not taken for one or the other."""
-    for tensors in (mismatch.arguments, mismatch.outputs):
-        for path, tensor in tensors.items():
-            if count in tensor.shape:
-                return f"also size {tensor.shape.index(int(count))} of {path}"
-            if count == tensor.numel():
-                return f"also the size of {path}"
-    return None
-
-
 def _powers(label: str, path: str, dim: int | None) -> Iterator[Named]:
     def count(m: Mismatch) -> float:
         tensor = m.arguments.get(path, m.outputs.get(path))
-        if tensor is None:
+        if tensor is None or (dim is not None and dim >= tensor.dim()):
             return math.nan
         return float(tensor.numel() if dim is None else tensor.shape[dim])
 

@@ -21,7 +21,8 @@ class LowPrecisionInside(Hypothesis):
     rank = 30
 
     def fit(self, mismatch: Mismatch) -> Iterator[Fit]:
-        for dtype in NARROW:
+        own = torch.finfo(mismatch.got.dtype).eps
+        for dtype in (d for d in NARROW if torch.finfo(d).eps > own):
             yield Fit(
                 f"backward rounds to {str(dtype).removeprefix('torch.')} inside",
                 lambda m, dtype=dtype: m.got if _rounded(m, dtype) else None,

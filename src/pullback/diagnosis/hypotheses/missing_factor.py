@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..explain import Hypothesis
-from ..mismatch import Fit, Mismatch
+from ..mismatch import Fit, Mismatch, has_size
 from ._paths import along, paths
 from ._terms import Term, factors
 
@@ -23,16 +23,22 @@ class MissingFactor(Hypothesis):
         for name, factor in factors(mismatch):
             if not _spreads(factor(mismatch), mismatch.expected.shape):
                 continue
+            number = mismatch.numbers.get(name.removeprefix("1 / "))
+            chance = number is not None and has_size(mismatch, number)
             yield Fit(
                 f"the factor {name} is missing",
                 lambda m, factor=factor: _divided(m.expected, factor(m)),
                 f"multiply the gradient by {name}",
                 f"returned * {name}",
+                sized=number is not None,
+                ambiguous=chance,
             )
             yield Fit(
                 f"the gradient is multiplied by {name}, which does not belong there",
                 lambda m, factor=factor: _product(m, factor),
                 f"leave the factor {name} out",
+                sized=number is not None,
+                ambiguous=chance,
             )
 
 
@@ -82,17 +88,22 @@ class ScalarDerivativeMissing(Hypothesis):
         for name, number in mismatch.numbers.items():
             if number in (0.0, 1.0, -1.0, 2.0, 0.5):
                 continue
+            chance = has_size(mismatch, number)
             yield Fit(
                 f"the factor {name} = {number:g} is missing",
                 lambda m, name=name: m.expected / m.numbers[name],
                 f"multiply the gradient by {name}",
                 f"returned * {name}",
+                sized=True,
+                ambiguous=chance,
             )
             yield Fit(
                 f"the factor {name} = {number:g} is applied twice",
                 lambda m, name=name: m.expected * m.numbers[name],
                 f"divide the gradient by {name}",
                 f"returned / {name}",
+                sized=True,
+                ambiguous=chance,
             )
 
 

@@ -96,10 +96,14 @@ def in_order(report: Report) -> list[Finding]:
 
 
 def folded_notes(findings: Sequence[Finding]) -> list[tuple[Finding, list[str]]]:
-    """Return the findings, each with the subjects of the later ones that it speaks for: notes of one code and one fix are told once."""
+    """Return the findings, each with the subjects of the later ones that it speaks for.
+
+    Notes of one code and one fix are told once, and so is what one fault of torch does to several subjects.
+    """
     shown: dict[object, tuple[Finding, list[str]]] = {}
     for finding in findings:
-        key = (finding.code, finding.fix) if finding.severity == "note" and finding.fix else id(finding)
+        common = finding.fix is not None and (finding.severity == "note" or finding.upstream is not None)
+        key = (finding.code, finding.severity, finding.fix, finding.upstream) if common else id(finding)
         if key in shown:
             shown[key][1].append(finding.subject)
         else:

@@ -1,0 +1,136 @@
+"""What findings say: whose fault it is, what was got, and why a check was left out."""
+
+import torch
+
+import pullback as pb
+
+
+class Accumulates(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x * w
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        main = getattr(w, "main_grad", None)
+        if main is None:
+            return dy * w, dy * x
+        main.add_(dy * x)
+        return dy * w, None
+
+
+class Views(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x.narrow(0, 0, 1), x.narrow(0, 1, 2)
+
+    @staticmethod
+    def backward(ctx, head, tail):
+        return torch.cat([head, tail])
+
+
+class ChangesInPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.mark_dirty(x)
+        return x.mul_(2)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return 2 * dy
+
+
+class LogDeterminant(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a):
+        ctx.save_for_backward(a)
+        return 2 * torch.linalg.cholesky(a).diagonal().log().sum()
+
+    @staticmethod
+    def backward(ctx, dy):
+        (a,) = ctx.saved_tensors
+        return dy * a.inverse()
+
+
+class Shuffles(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return torch.pixel_shuffle(x, 2)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return torch.pixel_unshuffle(dy, 2)
+
+
+class Rounds(torch.autograd.Function):
+    @staticmethod
+    def forward(x):
+        return x.round()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy
+
+
+class Signs(Rounds):
+    @staticmethod
+    def forward(x):
+        return x.sign()
+
+
+def x(*shape):
+    return torch.linspace(-1.3, 1.7, torch.Size(shape).numel(), dtype=torch.float64).reshape(shape).requires_grad_()
+
+
+def found(function, *arguments, select, severity="note"):
+    (finding,) = pb.check(function, arguments, select=[select]).findings
+    assert finding.severity == severity
+    return finding
+
+
+def test_a_gradient_that_comes_or_not_is_shown_with_the_attribute_that_decides():
+    w = torch.nn.Parameter(x(4).detach())
+    w.main_grad = torch.zeros(4, dtype=torch.float64)
+    finding = found(Accumulates, x(4), w, select="PB616", severity="error")
+    (evidence,) = finding.evidence
+    assert (evidence.got, evidence.expected) == ("a tensor [4]", "None, as without")
+    assert "main_grad" in finding.cause
+    assert "main_grad" in finding.fix
+
+
+def test_returned_views_are_not_taken_for_changed_arguments():
+    (run,) = pb.check(Views, (x(3),), select=["PB616"]).checks
+    assert run.status == "pass", run.reason
+    (run,) = pb.check(ChangesInPlace, (x(3),), select=["PB616"]).checks
+    assert run.reason.startswith("forward changes its arguments")
+
+
+def test_what_holds_for_symmetric_matrices_is_not_called_wrong():
+    a = x(3, 3).detach()
+    finding = found(LogDeterminant, (a @ a.mT + torch.eye(3, dtype=torch.float64)).requires_grad_(), select="PB501")
+    assert "holds for symmetric matrices only" in finding.message
+    assert "wrong" not in finding.message
+    assert finding.certain
+
+
+def test_torch_is_named_where_its_operator_returns_a_wrong_shape():
+    finding = found(Shuffles, x(2, 8, 3, 5), select="PB619")
+    assert finding.message.startswith("torch.pixel_unshuffle, which Shuffles.backward uses")
+    assert "-1" not in finding.fix
+    assert finding.upstream == "pytorch/pytorch#192816"
+
+
+def test_what_torch_compile_drops_is_a_fault_of_torch_and_told_once():
+    reports = [pb.check(function, (x(3),), select=["PB706"], exact=False) for function in (Rounds, Signs)]
+    for report in reports:
+        (finding,) = report.findings
+        assert "by a fault of torch" in finding.message
+        assert "allow_in_graph" in finding.fix
+        assert finding.upstream == "pytorch/pytorch#193279"
+    assert str(reports[0].merge(reports[1])).count("allow_in_graph") == 1
