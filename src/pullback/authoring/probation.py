@@ -44,6 +44,7 @@ class Probation:
         def backward(ctx: Any, *dys: Any) -> Any:
             return check_shapes(ctx.shapes, eager.backward(ctx, *dys))
 
+        forward.__wrapped__, backward.__wrapped__ = eager.forward, eager.backward  # type: ignore[attr-defined]
         body = {"forward": staticmethod(forward), "backward": staticmethod(backward), "__module__": eager.__module__}
         self.apply_watched = _compat.c_apply(type(names["__name__"].rpartition(".")[2], (torch.autograd.Function,), body))
         self.fast = fast

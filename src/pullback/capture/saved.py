@@ -148,7 +148,7 @@ def storage_bytes(tensor: Tensor) -> int:
 def saved_names(function: type[Function], count: int) -> list[str]:
     """Return how the author writes each of `count` saved tensors, from the call of save_for_backward; ``saved_tensors[i]`` where it cannot tell."""
     calls = [args for args in _save_calls(function) if len(args) == count and not any(isinstance(a, ast.Starred) for a in args)]
-    written = {tuple(_short(ast.unparse(a), i) for i, a in enumerate(args)) for args in calls}
+    written = {tuple(_short(ast.unparse(_where_there(a)), i) for i, a in enumerate(args)) for args in calls}
     return list(written.pop()) if len(written) == 1 else [f"saved_tensors[{i}]" for i in range(count)]
 
 
@@ -181,6 +181,12 @@ def _branches(node: ast.AST) -> list[ast.AST]:
     if isinstance(node, ast.If) and "needs_input_grad" not in ast.unparse(node.test):
         return [*node.body, *node.orelse]
     return [node.body, node.orelse] if isinstance(node, ast.IfExp) else []
+
+
+def _where_there(argument: ast.expr) -> ast.expr:
+    """Return `x` of ``x if … else None``."""
+    optional = isinstance(argument, ast.IfExp) and isinstance(argument.orelse, ast.Constant) and argument.orelse.value is None
+    return argument.body if optional else argument  # type: ignore[union-attr]
 
 
 def _short(text: str, index: int) -> str:

@@ -6,12 +6,13 @@ import contextlib
 import functools
 import itertools
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..capture.authored import attributes, is_generated, written
 from ..capture.calls import (
     Function,
     backward_of,
@@ -19,7 +20,6 @@ from ..capture.calls import (
     methods_of,
     positional_names,
     replaced,
-    resolve_target,
 )
 from ..capture.graph import leaf_of
 from ..capture.held import held_by
@@ -44,6 +44,7 @@ class Follower:
         self._waiting: list[tuple[type[Function], int, Any, tuple[Any, ...]]] = []
         self._of_node: dict[int, tuple[int, type[Function], Any]] = {}
         self._current: tuple[str, type[Function], int] | None = None
+        self._running: list[tuple[type[Function], Any]] = []
 
     def watch(self, function: type[Function], stack: contextlib.ExitStack) -> None:
         """Wrap the methods of a Function until `stack` closes."""
@@ -59,8 +60,23 @@ class Follower:
 
     def step(self, phase: str, function: type[Function], call: int, what: str, **fields: Any) -> None:
         """Add a step."""
-        name = clean(function.__name__, limit=80)
+        name = clean(written(function).name, limit=80)
         self.steps.append(Step(len(self.steps) + 1, phase, name, call, what, at=time.perf_counter() - self._begun, **fields))
+
+    def _inside(self, function: type[Function], ctx: Any) -> bool:
+        """Whether a method is a part of one that already runs: of the class it inherits from, or of the same op."""
+        return any(
+            (ctx is not None and ctx is other) or (is_generated(function) and function.__module__ == outer.__module__)
+            for outer, other in self._running
+        )
+
+    @contextlib.contextmanager
+    def _as_running(self, function: type[Function], ctx: Any) -> Iterator[None]:
+        self._running.append((function, ctx))
+        try:
+            yield
+        finally:
+            self._running.pop()
 
     def fail(self, error: str) -> None:
         """Add the step at which an exception came."""
@@ -73,15 +89,18 @@ class Follower:
 
         @functools.wraps(method)
         def observe(*args: Any, **kwargs: Any) -> Any:
-            call = next(self._calls)
             ctx, given = (args[0], args[1:]) if takes_ctx and args else (None, args)
+            if self._inside(function, ctx):
+                return method(*args, **kwargs)
+            call = next(self._calls)
             self._current = ("apply", function, call)
             self._arguments(function, call, given, kwargs)
             if ctx is not None:
                 self._context(function, call, ctx)
-            start = time.perf_counter()
-            result = method(*args, **kwargs)
-            seconds = time.perf_counter() - start
+            with self._as_running(function, ctx):
+                start = time.perf_counter()
+                result = method(*args, **kwargs)
+                seconds = time.perf_counter() - start
             names = _result_names(result)
             self.step("apply", function, call, "forward", seconds=seconds, location=_places(function)[0], text=", ".join(names))
             for name, value in names.items():
@@ -131,11 +150,11 @@ class Follower:
             self.step(
                 "apply", function, call, "saves", name=clean(held.name), text=f"{measures.value(held.tensor.dtype, held.tensor.shape)}, {size}, {how}"
             )
-        for name, value in vars(ctx).items():
-            if not any(isinstance(leaf, Tensor) for _, leaf in leaves(value)) and isinstance(
-                value, (bool, int, float, str, type(None), tuple, torch.dtype)
+        for name, value in attributes(function, ctx).items():
+            if isinstance(value, (bool, int, float, str, type(None), tuple, torch.dtype)) and not any(
+                isinstance(x, Tensor) for _, x in leaves(value)
             ):
-                self.step("apply", function, call, "saves", name=f"ctx.{clean(name)}", text=clean(repr(value), limit=VALUE_LIMIT))
+                self.step("apply", function, call, "saves", name=clean(name), text=clean(repr(value), limit=VALUE_LIMIT))
 
     def _attaches(self, function: type[Function], call: int, ctx: Any, given: tuple[Any, ...]) -> None:
         names = positional_names(forward_names(function), len(given))
@@ -156,15 +175,19 @@ class Follower:
     def _backward(self, function: type[Function], method: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(method)
         def observe(ctx: Any, *grads: Any) -> Any:
+            if self._inside(function, ctx):
+                return method(ctx, *grads)
             call = self._of_node[id(ctx)][0] if id(ctx) in self._of_node else 0
             self._current = ("backward", function, call)
             received = [described(grad) for grad in grads]
             for i, about in enumerate(received):
                 name = "grad_output" if len(grads) == 1 else f"grad_output[{i}]"
                 self.step("backward", function, call, "receives", name=name, **about)
-            start = time.perf_counter()
-            returned = method(ctx, *grads)
-            self.step("backward", function, call, "backward", seconds=time.perf_counter() - start, location=_places(function)[1])
+            with self._as_running(function, ctx):
+                start = time.perf_counter()
+                returned = method(ctx, *grads)
+                seconds = time.perf_counter() - start
+            self.step("backward", function, call, "backward", seconds=seconds, location=_places(function)[1])
             self._returns(function, call, ctx, returned, [d["stats"] for d in received if d["stats"]])
             self._current = None
             return returned
@@ -206,5 +229,5 @@ def _result_names(result: Any) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=1024)
 def _places(function: type[Function]) -> tuple[Location | None, Location | None]:
-    target = resolve_target(function)
-    return target.forward_location, target.backward_location
+    found = written(function)
+    return found.forward, found.backward

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .. import _compat
-from ..capture.calls import resolve_target
+from ..capture.authored import written
 from ..capture.graph import Walk, function_of, leaf_of, walk, without_collector
 from ..capture.held import held_by
 from ..capture.saved import storage_bytes
@@ -201,7 +201,12 @@ def parameter_names(params: Any, caller: str) -> dict[int, str]:
 def name_of(node: Any) -> str:
     """Return the name of a node: a Function's class name, or torch's operator: ``"addmm"`` for AddmmBackward0."""
     function = function_of(node)
-    return clean(function.__name__, limit=NAME_LIMIT) if function is not None else _operator(node.name())
+    return _written_name(function) if function is not None else _operator(node.name())
+
+
+@functools.lru_cache(maxsize=1024)
+def _written_name(function: type) -> str:
+    return clean(written(function).name, limit=NAME_LIMIT)
 
 
 @functools.lru_cache(maxsize=4096)
@@ -274,5 +279,5 @@ def _shown(name: str) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _places(function: type) -> tuple[Location | None, Location | None]:
-    target = resolve_target(function)
-    return target.forward_location, target.backward_location
+    found = written(function)
+    return found.forward, found.backward

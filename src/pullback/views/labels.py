@@ -86,5 +86,5 @@ def _keeps(node: Node) -> str:
     if not node.saved:
         return ""
     names = list(dict.fromkeys(tensor.name for tensor in node.saved))
-    shown = ", ".join(names[:2]) + (f" and {len(names) - 2} more" if len(names) > 2 else "")
+    shown = ", ".join(names) if len(names) <= 3 else ", ".join(names[:2]) + f" and {len(names) - 2} more"
     return f"keeps {shown}  {measures.size(node.saved_bytes)}"

@@ -9,7 +9,9 @@ from dataclasses import dataclass, field
 
 GAP = 30.0
 ROW_GAP = 46.0
+BEND_GAP = 18.0
 SWEEPS = 8
+SWAPS = 6
 LINE_WIDTH = 10.0
 
 Key = Hashable
@@ -145,12 +147,14 @@ class _Layout:
     def _order(self) -> None:
         best = self._order_now()
         fewest = self._crossings()
-        for sweep in range(SWEEPS):
+        for sweep in range(SWEEPS + 1):
             if fewest == 0:
                 break
             down = sweep % 2 == 0
-            for row in self._rows[1:] if down else self._rows[-2::-1]:
-                self._sort_row(row, down)
+            if sweep:
+                for row in self._rows[1:] if down else self._rows[-2::-1]:
+                    self._sort_row(row, down)
+            self._swap_neighbours()
             crossings = self._crossings()
             if crossings < fewest:
                 fewest, best = crossings, self._order_now()
@@ -169,6 +173,28 @@ class _Layout:
             for box in row
         }
         row.sort(key=lambda box: wish[box.key])
+
+    def _swap_neighbours(self) -> None:
+        """Exchange neighbours in a row as long as that avoids crossings."""
+        position = self._order_now()
+        for _ in range(SWAPS):
+            swapped = False
+            for row in self._rows:
+                ends = {box.key: self._ends(box, position) for box in row}
+                for i in range(len(row) - 1):
+                    left, right = row[i], row[i + 1]
+                    if _crossed(ends[left.key], ends[right.key]) > _crossed(ends[right.key], ends[left.key]):
+                        row[i], row[i + 1] = right, left
+                        position[left.key], position[right.key] = i + 1, i
+                        swapped = True
+            if not swapped:
+                return
+
+    def _ends(self, box: Box, position: Mapping[Key, int]) -> tuple[list[float], list[float]]:
+        """Return where the lines of a box begin in the row above, and where they end in the row below."""
+        above = [position[other.key] + 0.9 * _leave(other, flow) / max(other.width, 1) for other, flow in self._above.get(box.key, ())]
+        below = [position[other.key] + 0.9 * _enter(other, flow) / max(other.width, 1) for other, flow in self._below.get(box.key, ())]
+        return above, below
 
     def _order_now(self) -> dict[Key, int]:
         return {box.key: i for row in self._rows for i, box in enumerate(row)}
@@ -227,14 +253,22 @@ class _Layout:
 
     def _assign_y(self) -> float:
         y = 0.0
-        for row in self._rows:
+        bent = self._bent_layers()
+        for layer, row in enumerate(self._rows):
             height = max(box.height for box in row)
             for box in row:
-                box.y = y + (height - box.height) / 2 if box.height else y
+                lowest = height - box.height if box.key in self._boxes else 0
+                box.y = y + (lowest if box.key not in self._above else lowest / 2)
                 if box.key not in self._boxes:
                     box.height = height
-            y += height + ROW_GAP
-        return y - ROW_GAP
+            y += height + (0 if layer == len(self._rows) - 1 else ROW_GAP + BEND_GAP if layer in bent else ROW_GAP)
+        return y
+
+    def _bent_layers(self) -> set[int]:
+        """Return the layers below which a line does not run straight down."""
+        return {upper.layer for upper, lower, flow in self._steps if abs(upper.x + _leave(upper, flow) - lower.x - _enter(lower, flow)) > 1} | {
+            box.layer - 1 for box in self._boxes.values() if len(self._above.get(box.key, ())) > 1
+        }
 
     def _lines(self) -> list[Line]:
         entries = self._entries()
@@ -262,6 +296,11 @@ class _Layout:
             for i, (_, link) in enumerate(sorted(links, key=lambda pair: pair[0])):
                 entries[link] = box.tops.get(link.flow, box.width / 2 + (i - (len(links) - 1) / 2) * step)
         return entries
+
+
+def _crossed(left: tuple[list[float], list[float]], right: tuple[list[float], list[float]]) -> int:
+    """Return how many lines of two neighbours cross, by where their other ends are."""
+    return sum(a > b for ours, theirs in zip(left, right, strict=True) for a in ours for b in theirs)
 
 
 def _leave(box: Box, flow: Key) -> float:

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .. import _compat
-from ..capture.calls import resolve_target
+from ..capture.authored import written
 from ..capture.graph import function_of, leaf_of, walk
 from ..capture.held import Held, held_by
 from ..capture.saved import storage_bytes
@@ -192,7 +192,7 @@ def _note(block: _Found, node: Any, held: Held) -> None:
 
 def _holders(block: _Found) -> Iterable[Holder]:
     for (node, name, how, value), (times, size, function) in block.holders.items():
-        location = resolve_target(function).location if function is not None else None
+        location = written(function).place if function is not None else None
         yield Holder(node, clean(name, limit=80), how, value, size, times, location)
 
 

@@ -21,6 +21,7 @@ PAD, LEADING = 12.0, 16.0
 MARGIN = 24.0
 GROUP_PAD = 22.0
 GROUP_HEAD = 30.0
+STEM = 24.0
 INK, FAINT, KEEPS, PAPER, INSIDE = "#1f2328", "#656d76", "#6b3fa0", "#ffffff", "#f9fafb"
 _FILL = {"op": ("#f6f8fa", "#c4ccd5"), "function": ("#fff3e0", "#c9701a"), "leaf": ("#e6f4ea", "#3d8b57"), "output": ("#e8f0fe", "#3b6fc9")}
 
@@ -181,7 +182,7 @@ class _Picture:
                 elif isinstance(box.key, int):
                     boxes += self._node(left, upper, box, box.key)
             for line in inside.placement.lines:
-                lines.append(_curve(line, x, y, self._ends_at(line, container)))
+                lines.append(_curve(line, x, y, self._ends_at(line, container), STEM if self._labelled(line) else 0.0))
                 values += self._value_label(line, x, y, labelled, INSIDE if container else PAPER)
         yield from (*frames, *lines, *values, *boxes)
 
@@ -192,9 +193,12 @@ class _Picture:
         above = GROUP_HEAD if container is not None and isinstance(source, tuple) else 0.0
         return above, not isinstance(target, tuple) and not (isinstance(target, Group) and target.items), below
 
+    def _labelled(self, line: Line) -> bool:
+        return isinstance(line.link.source, int)
+
     def _value_label(self, line: Line, x: float, y: float, labelled: set[Flow], behind: str) -> Iterator[str]:
         flow = line.link.flow
-        if not isinstance(line.link.source, int) or not isinstance(flow, tuple) or flow in labelled:
+        if not self._labelled(line) or not isinstance(flow, tuple) or flow in labelled:
             return
         labelled.add(flow)
         text = self._value(flow)
@@ -274,11 +278,15 @@ def _title(x: float, y: float, title: str) -> list[str]:
     return [backing, _text(x + PAD, y + 19, title, TITLE, INK, bold=True)]
 
 
-def _curve(line: Line, x: float, y: float, ends: tuple[float, bool, float]) -> str:
+def _curve(line: Line, x: float, y: float, ends: tuple[float, bool, float], stem: float) -> str:
+    """Return a line as a path; it runs straight down for `stem`, where what flows is written."""
     above, arrow, below = ends
     points = [(px + x, py + y) for px, py in line.points]
     path = [f"M{points[0][0]:.1f} {points[0][1] - above:.1f}"]
     if above:
+        path.append(f"V{points[0][1]:.1f}")
+    if stem:
+        points[0] = (points[0][0], points[0][1] + stem)
         path.append(f"V{points[0][1]:.1f}")
     for i, ((ax, ay), (bx, by)) in enumerate(itertools.pairwise(points)):
         last = i == len(points) - 2
