@@ -210,11 +210,12 @@ def test_a_name_limits_what_cases_add(project):
 
 
 def test_declared_samples_are_cases(project):
-    declared = "Double.__pullback__ = {'samples': lambda: [(torch.ones(2),), pb.case(Double, torch.ones(3), 5)], 'reason': 'why'}\n"
+    listed = "[(torch.ones(2),), pb.case(Double, torch.ones(3), 5), pb.sample(torch.ones(4), times=6)]"
+    declared = f"Double.__pullback__ = {{'samples': lambda: {listed}, 'reason': 'why'}}\n"
     write("sampled.py", FUNCTION + declared)
     loaded = load("sampled.py")
     cases = discover.cases_for(loaded, loaded.subjects[0], 0)
-    assert [samples.describe(case) for case in cases] == ["x: float32[2]", "x: float32[3], times=5"]
+    assert [samples.describe(case) for case in cases] == ["x: float32[2]", "x: float32[3], times=5", "x: float32[4], times=6"]
     assert {case.declaration.reason for case in cases} == {"why"}
 
 

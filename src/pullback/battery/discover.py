@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from ..authoring.keeping import Sample
 from ..capture.calls import resolve_target
 from ..capture.case import Case
 from ..declare import ATTRIBUTE, Declaration, DeclarationError, declaration_of
@@ -253,12 +254,13 @@ def given_cases(loaded: Loaded, seed: int) -> list[Case]:
 
 
 def _cases_of(function: Any, label: str, path: str | None, target: Any = None) -> list[Case]:
-    """Call `function` and return its cases; where `target` is given a tuple stands for its arguments."""
+    """Call `function` and return its cases; where `target` is given a tuple or a `pb.sample` stands for its arguments."""
     cases: list[Case] = []
     try:
         for item in function() or ():
-            if target is not None and isinstance(item, tuple):
-                item = Case(target, item, declaration=declaration_of(target), origin="case")
+            if target is not None and isinstance(item, (tuple, Sample)):
+                args, kwargs = (item.args, item.kwargs) if isinstance(item, Sample) else (item, {})
+                item = Case(target, args, kwargs, declaration_of(target), origin="case")
             if not isinstance(item, Case):
                 message = f"{label} yielded a {type(item).__name__}; it must yield pb.case(target, *arguments)"
                 raise CasesError(message, "PB005", path, getattr(getattr(function, "__code__", None), "co_firstlineno", None))
