@@ -21,6 +21,8 @@ BLOCK = 2**20
 TRIED = 4
 """How much larger than the sample an argument is with which a way of growing is tried."""
 
+ADVICE = "pass inputs as a function of the size: pb.bench(op, lambda n: (torch.randn(n),))"
+
 Takes = Callable[[Inputs], str]
 """Says why a call does not take such arguments; empty where it does."""
 
@@ -49,7 +51,7 @@ class Grower:
         """
         found = [leaf for leaf in self.evaluator.wanted if leaf.template.dim() and leaf.template.numel()]
         if not found:
-            raise BenchError(f"{self.target.name} has no floating tensor argument that could grow to a size")
+            raise BenchError(f"{self.target.name} has no floating tensor argument with an axis that could grow\n  {ADVICE}")
         return max(found, key=lambda leaf: leaf.template.numel())
 
     def sample(self) -> Inputs:
@@ -75,10 +77,7 @@ class Grower:
                 return way
             first = first or problem
         said = describe(_case(self.target, self.evaluator))
-        raise BenchError(
-            f"{self.target.name} takes its sample ({said}) in no other size: {first or 'it has no axis to grow'}\n"
-            "  pass inputs as a function of the size: pb.bench(op, lambda n: (torch.randn(n),))"
-        )
+        raise BenchError(f"{self.target.name} takes its sample ({said}) in no other size: {first or 'it has no axis to grow'}\n  {ADVICE}")
 
     def _ways(self) -> Iterator[tuple[Symbol, ...]]:
         """Yield all axes together, then the batch axis alone, then every other; with the numbers that equal a size, then without."""

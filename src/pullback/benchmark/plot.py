@@ -142,6 +142,8 @@ class _Panel:
     def draw(self) -> Iterator[str]:
         yield _text(LEFT, 18, self._chart["title"], 13, INK, bold=True)
         label = self._chart["y"]["label"]
+        if label.startswith("bytes"):
+            yield _text(WIDTH - RIGHT, 18, label, 11, FAINT, anchor="end")
         for value in self._y.ticks():
             y = self._y.at(value)
             strong = label == "ratio" and value == 1
