@@ -19,6 +19,14 @@ HOSTILE = (
     "\u202egnirts\u202c \x1b[31mred\x1b[0m",
 )
 
+LOOKS = [
+    pytest.param(
+        view, dark, id=f"{view}-{'dark' if dark else 'light'}", marks=[pytest.mark.slow] if dark and view not in ("findings", "graph") else []
+    )
+    for view in VIEWS
+    for dark in (False, True)
+]
+
 pytestmark = pytest.mark.xdist_group("browser")
 
 
@@ -50,8 +58,7 @@ def test_views_ask_for_nothing_and_complain_of_nothing(show, everything, view):
 
 
 @pytest.mark.skipif(not AXE.is_file(), reason="axe-core is not installed under web/node_modules: make web installs it")
-@pytest.mark.parametrize("dark", [False, True], ids=["light", "dark"])
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize(("view", "dark"), LOOKS)
 def test_axe_finds_nothing(show, everything, view, dark):
     window = show(everything, VIEWS[view], dark=dark)
     window.run(AXE.read_text(encoding="utf-8"))
@@ -65,7 +72,7 @@ def test_background_follows_the_host(show, everything):
     assert show(everything, dark=True).run(script) < 150
 
 
-@pytest.mark.parametrize("view", VIEWS)
+@pytest.mark.parametrize("view", ["findings", "trace", "graph"])
 def test_nothing_sticks_out_of_a_narrow_window(show, everything, view):
     window = show(everything, VIEWS[view], width=480)
     assert window.run("return document.documentElement.scrollWidth") <= 480
@@ -299,7 +306,7 @@ def test_hostile_names_stay_text(show, write, section):
     assert window.log() == []
 
 
-@pytest.mark.parametrize("flat", [True, False], ids=["flat", "tree"])
+@pytest.mark.parametrize("flat", [True, pytest.param(False, marks=pytest.mark.slow)], ids=["flat", "tree"])
 def test_large_graph_opens_in_sections(show, write, flat):
     window = show(write(f"large-{flat}", page_samples.large(3000, flat=flat)))
     boxes = texts(window, ".box .title")
