@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from .classics.add_noise import add_noise as add_noise
     from .classics.dropout import dropout as dropout
     from .classics.exp_scaled import exp_scaled as exp_scaled
     from .classics.gelu import gelu as gelu
@@ -42,6 +43,7 @@ if TYPE_CHECKING:
     from .implicit.matrix_sqrt import matrix_sqrt as matrix_sqrt
     from .implicit.root import root as root
     from .implicit.solve import solve as solve
+    from .kernels.allocator import tune_allocator as tune_allocator
     from .kernels.build import KernelError as KernelError
     from .kernels.cpu import compile_kernels as compile_kernels
     from .surrogates.argmax_onehot_ste import argmax_onehot_ste as argmax_onehot_ste
@@ -55,6 +57,7 @@ if TYPE_CHECKING:
 
 # A module named like its op lies in a family's folder, so importing it never takes the op's place in this one.
 _HOMES = {
+    "add_noise": "classics.add_noise",
     "argmax_onehot_ste": "surrogates.argmax_onehot_ste",
     "checkpointed": "fused.checkpointed",
     "clamp_ste": "surrogates.clamp_ste",
@@ -97,6 +100,7 @@ _HOMES = {
     "stop_gradient": "gradients.stop_gradient",
     "swiglu": "fused.swiglu",
     "swish": "classics.swish",
+    "tune_allocator": "kernels.allocator",
     "zero_nan_gradient": "gradients.zero_nan_gradient",
 }
 

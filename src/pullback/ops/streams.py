@@ -1,9 +1,9 @@
 """Streams of random words: the word of an element is a function of a seed and of its place, whatever computes it.
 
-The stream is cut into blocks of 65,536 places. Block ``b`` of ``seed`` has two keys, the halves of splitmix64 at ``seed + (b + 1) ·
+The stream is cut into blocks of 131,072 places. Block ``b`` of ``seed`` has two keys, the halves of splitmix64 at ``seed + (b + 1) ·
 0x9E3779B97F4A7C15``. The word at place ``i`` of a block is, in 32-bit integers that wrap, with shifts that keep the sign:
 
-    h = i · 0x9E3779B1 + key0;  h = h + (h >> 16);  h = (h · 0x21F0AAAD) xor key1;  h = h + (h >> 15);  word = h · 0xD35A2D97
+    h = i · 0x9E3779B1 + key0;  h = h xor (h >> 16);  h = (h · 0x21F0AAAD) xor key1;  h = h xor (h >> 15);  word = h · 0xD35A2D97
 
 Places count elements in row-major order, so that strides, threads and devices do not matter. The C and Triton kernels compute the same words.
 """
@@ -11,6 +11,7 @@ Places count elements in row-major order, so that strides, threads and devices d
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Iterator
 
 import torch
@@ -19,11 +20,12 @@ from torch import Tensor
 from . import arguments
 from .kernels import cpu
 
-BLOCK = 1 << 16
+BLOCK = 1 << 17
 WEYL, GOLDEN = 0x9E3779B1, 0x9E3779B97F4A7C15
 _FIRST, _SECOND = 0x21F0AAAD, 0xD35A2D97
 _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _WORD = (1 << 64) - 1
+_MIDDLE = 0.5 + 2.0**-24  # a float32: with it no word gives 0, whose logarithm is infinite, and none gives more than 1
 
 
 def drawn(like: Tensor) -> Tensor:
@@ -57,33 +59,49 @@ def keys_of(seed: int, block: int) -> tuple[int, int]:
     return _signed(z, 32), _signed(z >> 32, 32)
 
 
-def words(seed: Tensor, like: Tensor) -> Tensor:
-    """The words of all elements of `like`, in its shape, as int32: torch operations that compilers and transforms can look into."""
+def words(seed: Tensor, like: Tensor, flip: int = 0) -> Tensor:
+    """The words of all elements of `like`, in its shape, as int32: torch operations that compilers and transforms can look into.
+
+    Args:
+        seed: int64 tensor with one element.
+        like: Gives shape and device.
+        flip: Bits to flip in the place of each element: its partner's word.
+    """
     count = like.numel()
-    place = torch.arange(count, device=like.device)
+    place = torch.arange(count, device=like.device) ^ flip
     z = seed + (torch.arange((count + BLOCK - 1) // BLOCK, device=like.device) + 1) * _signed(GOLDEN, 64)
     for shift, factor in _MIX:
         z = (z ^ ((z >> shift) & ((1 << (64 - shift)) - 1))) * _signed(factor, 64)
     z = z ^ ((z >> 31) & ((1 << 33) - 1))
-    block = place >> 16
+    block = place // BLOCK
     h = ((place & (BLOCK - 1)) * WEYL + (z & 0xFFFFFFFF)[block]).to(torch.int32)
-    h = h + (h >> 16)
+    h = h ^ (h >> 16)
     h = (h * _signed(_FIRST, 32)) ^ (z >> 32).to(torch.int32)[block]
-    h = h + (h >> 15)
+    h = h ^ (h >> 15)
     return (h * _signed(_SECOND, 32)).reshape(like.shape)
 
 
-def blocks(seed: int, count: int) -> Iterator[tuple[slice, Tensor]]:
-    """Yield the words of `count` places on the CPU block by block: where the block lies, and its words in a buffer that the next block overwrites."""
+def blocks(seed: int, count: int, whole: bool = False) -> Iterator[tuple[slice, Tensor]]:
+    """Yield the words of `count` places on the CPU block by block.
+
+    Args:
+        seed: The seed.
+        count: How many places.
+        whole: Whether the last block is to have all its words, also those beyond `count`.
+
+    Yields:
+        Where the block lies, and its words in a buffer that the next block overwrites.
+    """
     table = _table()
     h, shifted = torch.empty_like(table), torch.empty_like(table)
     for block, start in enumerate(range(0, count, BLOCK)):
         size = min(BLOCK, count - start)
         first, second = keys_of(seed, block)
-        h, shifted = h[:size], shifted[:size]
-        torch.add(table[:size], first, out=h)
-        h.add_(torch.bitwise_right_shift(h, 16, out=shifted)).mul_(_FIRST).bitwise_xor_(second)
-        h.add_(torch.bitwise_right_shift(h, 15, out=shifted)).mul_(_signed(_SECOND, 32))
+        if not whole:
+            h, shifted, table = h[:size], shifted[:size], table[:size]
+        torch.add(table, first, out=h)
+        h.bitwise_xor_(torch.bitwise_right_shift(h, 16, out=shifted)).mul_(_FIRST).bitwise_xor_(second)
+        h.bitwise_xor_(torch.bitwise_right_shift(h, 15, out=shifted)).mul_(_signed(_SECOND, 32))
         yield slice(start, start + size), h
 
 
@@ -112,6 +130,42 @@ def kept(seed: Tensor, p: float, like: Tensor) -> Tensor:
     for where, word in blocks(int(seed), like.numel()):
         torch.ge(word, least, out=flat[where])
     return mask
+
+
+def normal(seed: Tensor, like: Tensor) -> Tensor:
+    """Normal numbers, mean 0 and variance 1, in the shape of `like`, as float32, by Box and Muller.
+
+    Places ``i`` and ``i + 65536`` of a block are a pair: the one's word gives the radius of both, the other's the angle. None is beyond 5.8.
+    """
+    if not on_cpu(like):
+        return normal_of_words(seed, like)
+    out = torch.empty(like.shape)
+    flat = out.view(-1)
+    for where, noise in normal_blocks(int(seed), like.numel()):
+        flat[where] = noise
+    return out
+
+
+def normal_blocks(seed: int, count: int) -> Iterator[tuple[slice, Tensor]]:
+    """Yield the normal numbers of `count` places on the CPU block by block, in a buffer that the next block overwrites."""
+    half = BLOCK // 2
+    out, radius, angle = torch.empty(BLOCK), torch.empty(half), torch.empty(half)
+    for where, word in blocks(seed, count, whole=True):
+        radius.copy_(word[:half]).mul_(2.0**-32).add_(_MIDDLE).log_().mul_(-2).sqrt_()
+        angle.copy_(word[half:]).mul_(math.tau * 2.0**-32)
+        torch.cos(angle, out=out[:half]).mul_(radius)
+        torch.sin(angle, out=out[half:]).mul_(radius)
+        yield where, out[: where.stop - where.start]
+
+
+def normal_of_words(seed: Tensor, like: Tensor) -> Tensor:
+    """The same by torch operations that compilers and transforms can look into: each place computes its partner's word too."""
+    place = torch.arange(like.numel(), device=like.device).reshape(like.shape)
+    word, partner = words(seed, like), words(seed, like, flip=BLOCK // 2)
+    first = place & (BLOCK // 2) == 0
+    radius = torch.where(first, word, partner).to(torch.float32).mul(2.0**-32).add(_MIDDLE).log().mul(-2).sqrt()
+    angle = torch.where(first, partner, word).to(torch.float32).mul(math.tau * 2.0**-32)
+    return radius * torch.where(first, angle.cos(), angle.sin())
 
 
 def _signed(value: int, bits: int) -> int:

@@ -53,7 +53,7 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True, seed: int | Tensor
     Example:
         >>> import torch, pullback as pb
         >>> pb.ops.dropout(torch.ones(8), 0.5, seed=3)
-        tensor([2., 2., 0., 0., 2., 0., 0., 0.])
+        tensor([2., 0., 0., 2., 0., 2., 2., 2.])
 
     References:
         Srivastava et al., Dropout: a simple way to prevent neural networks from overfitting, JMLR 15, 2014.

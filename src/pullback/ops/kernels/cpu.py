@@ -16,7 +16,7 @@ from torch import Tensor
 from ... import _compat
 from .build import KernelError, build
 
-_POINTER, _FLOAT, _INT = ctypes.c_void_p, ctypes.c_float, ctypes.c_int32
+_POINTER, _FLOAT, _INT, _LONG = ctypes.c_void_p, ctypes.c_float, ctypes.c_int32, ctypes.c_int64
 # The tensors that each kernel reads and writes, then its numbers; before them stand the count of elements and of threads.
 KERNELS: dict[str, tuple[Any, ...]] = {
     "swish_forward": (_POINTER, _POINTER, _FLOAT),
@@ -25,7 +25,14 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "gelu_tanh_backward": (_POINTER, _POINTER, _POINTER),
     "guided_relu_backward": (_POINTER, _POINTER, _POINTER),
     "exp_scaled_forward": (_POINTER, _POINTER, _FLOAT),
+    "add_noise": (_POINTER, _POINTER, _POINTER, _FLOAT),
     "dropout": (_POINTER, _POINTER, _POINTER, _INT, _FLOAT),
+    "swiglu_forward": (_POINTER,) * 3,
+    "swiglu_backward": (_POINTER,) * 5,
+    "rms_norm_forward": (*(_POINTER,) * 4, _LONG, _FLOAT),
+    "rms_norm_backward": (*(_POINTER,) * 6, _LONG, _LONG),
+    "cross_entropy_forward": (*(_POINTER,) * 5, _LONG, _LONG, _FLOAT, _FLOAT),
+    "cross_entropy_backward": (*(_POINTER,) * 5, _LONG, _LONG, _FLOAT, _FLOAT),
 }
 
 _transforms = _compat.transforms_active()
@@ -116,6 +123,18 @@ def flat(name: str, *tensors: Tensor, numbers: tuple[float, ...] = (), extra: tu
     pointers = [tensor.data_ptr() for tensor in (*tensors, out, *extra)]
     _loaded[name](first.numel(), torch.get_num_threads(), *pointers, *numbers)
     return out
+
+
+def run(name: str, count: int, *arguments: Tensor | float | None) -> None:
+    """Run a kernel on what `usable` has let through, and on tensors made to be written to.
+
+    Args:
+        name: The kernel.
+        count: Its count of rows or elements.
+        *arguments: Tensors, None for a null pointer, and numbers, in its order.
+    """
+    assert _loaded is not None
+    _loaded[name](count, torch.get_num_threads(), *[a.data_ptr() if isinstance(a, Tensor) else a for a in arguments])
 
 
 def _asked_for() -> None:

@@ -68,7 +68,8 @@ static inline float sigmoid_(float x, float *rest) {
 }
 
 /* Random words: see streams.py, which says what they are. Shifts of negative numbers are arithmetic, sums and products wrap. */
-#define BLOCK 65536
+#define BLOCK 131072
+#define PIECE 4096 /* of a block: what a thread takes at once */
 
 static inline void block_keys(int64_t seed, int64_t block, int32_t keys[2]) {
     uint64_t z = (uint64_t)seed + (uint64_t)(block + 1) * 0x9E3779B97F4A7C15ull;
@@ -81,8 +82,8 @@ static inline void block_keys(int64_t seed, int64_t block, int32_t keys[2]) {
 
 static inline int32_t word(int32_t index, const int32_t keys[2]) {
     uint32_t h = (uint32_t)index * 0x9E3779B1u + (uint32_t)keys[0];
-    h += (uint32_t)((int32_t)h >> 16);
+    h ^= (uint32_t)((int32_t)h >> 16);
     h = (h * 0x21F0AAADu) ^ (uint32_t)keys[1];
-    h += (uint32_t)((int32_t)h >> 15);
+    h ^= (uint32_t)((int32_t)h >> 15);
     return (int32_t)(h * 0xD35A2D97u);
 }
