@@ -93,7 +93,10 @@ def test_findings_are_filtered_by_severity_code_and_text(show, everything):
 
 
 def test_finding_shows_its_parts(show, everything):
-    (card,) = texts(show(everything, "s=0&code=PB501"), ".card")
+    window = show(everything, "s=0&code=PB501")
+    window.click(".doc summary")
+    window.wait("document.querySelector('.doc pre')")
+    (card,) = texts(window, ".card")
     parts = (
         "Gate.backward returns a wrong gradient for x",
         "differs by2.5e-1",

@@ -1,6 +1,7 @@
 import { Fragment, h } from "preact";
 import { useState } from "preact/hooks";
 import { ErrorPicture } from "./errormap";
+import { Fold } from "./fold";
 import { count, last, measured, place } from "./format";
 import { go, param } from "./route";
 import { Table } from "./table";
@@ -96,60 +97,63 @@ function Choice({ name, label, values }: { name: string; label: string; values: 
 
 function Card({ finding, source, doc, open }: { finding: Finding; source: [number, string][]; doc?: string; open: boolean }) {
   const { cause, fix, repro, upstream, attachments, location } = finding;
+  const summary = (
+    <>
+      <span class={`tag ${finding.severity}`}>{finding.severity}</span> <code>{finding.code}</code> <span class="name">{finding.name}</span>
+      <b>{finding.message}</b>
+    </>
+  );
   return (
-    <details class={`card ${finding.severity}`} open={open}>
-      <summary>
-        <span class={`tag ${finding.severity}`}>{finding.severity}</span> <code>{finding.code}</code> <span class="name">{finding.name}</span>
-        <b>{finding.message}</b>
-      </summary>
-      <div class="body">
-        {location && <p class="where">{place(location)}</p>}
-        {source.length > 0 && <Source lines={source} at={location!.line} />}
-        <dl>
-          {finding.evidence.length > 0 && (
-            <Part term="evidence">
-              {finding.evidence.map((evidence, i) => (
-                <Observation key={i} evidence={evidence} />
-              ))}
-            </Part>
-          )}
-          {attachments.gradient && (
-            <Part term="where">
-              <ErrorPicture map={attachments.gradient} />
-            </Part>
-          )}
-          {typeof attachments.output === "string" && (
-            <Part term="output">
-              <pre class="printed">{attachments.output}</pre>
-            </Part>
-          )}
-          {cause && (
-            <Part term="cause">
-              {cause} <small>{finding.certain ? "proved by an experiment" : "likely"}</small>
-            </Part>
-          )}
-          {fix && (
-            <Part term="fix">
-              <span class="fix">{fix}</span>
-            </Part>
-          )}
-          {upstream && <Part term="upstream">{upstream}</Part>}
-          {repro && (
-            <Part term="repro">
-              <Command text={repro} />
-            </Part>
-          )}
-          {doc && (
-            <Part term="more">
-              <details class="doc">
-                <summary>What {finding.code} is about</summary>
-                <pre>{doc}</pre>
-              </details>
-            </Part>
-          )}
-        </dl>
-      </div>
-    </details>
+    <Fold class={`card ${finding.severity}`} {...{ open, summary }}>
+      {() => (
+        <div class="body">
+          {location && <p class="where">{place(location)}</p>}
+          {source.length > 0 && <Source lines={source} at={location!.line} />}
+          <dl>
+            {finding.evidence.length > 0 && (
+              <Part term="evidence">
+                {finding.evidence.map((evidence, i) => (
+                  <Observation key={i} evidence={evidence} />
+                ))}
+              </Part>
+            )}
+            {attachments.gradient && (
+              <Part term="where">
+                <ErrorPicture map={attachments.gradient} />
+              </Part>
+            )}
+            {typeof attachments.output === "string" && (
+              <Part term="output">
+                <pre class="printed">{attachments.output}</pre>
+              </Part>
+            )}
+            {cause && (
+              <Part term="cause">
+                {cause} <small>{finding.certain ? "proved by an experiment" : "likely"}</small>
+              </Part>
+            )}
+            {fix && (
+              <Part term="fix">
+                <span class="fix">{fix}</span>
+              </Part>
+            )}
+            {upstream && <Part term="upstream">{upstream}</Part>}
+            {repro && (
+              <Part term="repro">
+                <Command text={repro} />
+              </Part>
+            )}
+            {doc && (
+              <Part term="more">
+                <Fold class="doc" open={false} summary={`What ${finding.code} is about`}>
+                  {() => <pre>{doc}</pre>}
+                </Fold>
+              </Part>
+            )}
+          </dl>
+        </div>
+      )}
+    </Fold>
   );
 }
 

@@ -1,6 +1,7 @@
-import { h } from "preact";
+import { Fragment, h } from "preact";
 import { useState } from "preact/hooks";
 import { Arrow } from "./arrow";
+import { Fold } from "./fold";
 import { count, duration, place, significant } from "./format";
 import { go, param } from "./route";
 import { Table } from "./table";
@@ -49,7 +50,7 @@ export function TraceView({ trace }: { trace: Trace }) {
         )}
       </div>
       {shown.map(([call, steps]) => (
-        <Steps key={`${steps[0].phase}${call.number}`} {...{ call, steps }} several={calls.length > 1} open={onlyMarked || groups.length <= OPEN_UP_TO || steps.some((s) => s.mark)} />
+        <Steps key={`${steps[0].phase}${call.number}${onlyMarked}`} {...{ call, steps }} several={calls.length > 1} open={onlyMarked || groups.length <= OPEN_UP_TO || steps.some((s) => s.mark)} />
       ))}
       {trace.gradients.length > 0 && <Gradients trace={trace} />}
     </div>
@@ -147,21 +148,25 @@ function Steps({ call, steps, several, open }: { call: Call; steps: Step[]; seve
   const where = steps.find((step) => step.location)?.location;
   const marks = steps.filter((step) => step.mark).length;
   const id = `${phase}-${call.number}`;
+  const summary = (
+    <>
+      <b>
+        {call.name}.{phase}
+      </b>
+      {several && <span> call {call.number}</span>} <small>{place(where)}</small>
+      {marks > 0 && <span class="tag error">{count(marks, "mark")}</span>}
+    </>
+  );
   return (
-    <details class="steps" id={id} open={open || param("at") === id}>
-      <summary>
-        <b>
-          {call.name}.{phase}
-        </b>
-        {several && <span> call {call.number}</span>} <small>{place(where)}</small>
-        {marks > 0 && <span class="tag error">{count(marks, "mark")}</span>}
-      </summary>
-      <Table label={`${call.name}.${phase}`} heads={STEP_HEADS}>
-            {steps.map((step) => (
-              <Row key={step.number} step={step} />
-            ))}
-          </Table>
-    </details>
+    <Fold class="steps" id={id} open={open || param("at") === id} summary={summary}>
+      {() => (
+        <Table label={`${call.name}.${phase}`} heads={STEP_HEADS}>
+              {steps.map((step) => (
+                <Row key={step.number} step={step} />
+              ))}
+            </Table>
+      )}
+    </Fold>
   );
 }
 

@@ -60,7 +60,7 @@ function OpenFrame({ model, box, group, selected, onPick }: { model: Model; box:
 function Closed({ model, box, item, selected, badges, onPick }: { model: Model; box: Frame; item: Item } & Pick<Props, "selected" | "badges" | "onPick">) {
   const group = typeof item !== "number";
   const kind = group ? (item.times > 1 ? "group many" : "group") : model.nodes[item].kind;
-  const badge = group ? 0 : (badges.get(model.nodes[item].name) ?? 0);
+  const badge = badgeOf(model, item, badges);
   const middle = box.x + box.width / 2;
   const top = box.y + 8 + TITLE - 2;
   return (
@@ -93,6 +93,12 @@ function Closed({ model, box, item, selected, badges, onPick }: { model: Model; 
       )}
     </g>
   );
+}
+
+function badgeOf(model: Model, item: Item, badges: Map<string, number>): number {
+  const [first, end] = typeof item === "number" ? [item, item + 1] : [item.first, item.first + item.size];
+  const names = model.nodes.slice(first, end).flatMap((node) => (node.kind === "function" ? node.name : []));
+  return [...new Set(names)].reduce((sum, name) => sum + (badges.get(name) ?? 0), 0);
 }
 
 function Toggle({ x, y, open, onClick }: { x: number; y: number; open: boolean; onClick(): void }) {
