@@ -11,7 +11,6 @@ from torch import Tensor
 from . import _entropy as entropy
 from . import _products as products
 from ._eager import accurate, eager, rows_of
-from ._triton import ready
 
 CHUNK = {"cpu": 1 << 22}
 LEAST = {"cpu": 256}
@@ -70,7 +69,7 @@ def gradients_now(
     flat = target.reshape(-1)
     scale = entropy.scales(dy, target, options, accurate(x))
     for c, logits in sums.chunks():
-        lse = entropy.losses_now(logits, flat[c], options)[1] if ready(logits) else None
+        lse = entropy.losses_now(logits, flat[c], options)[1] if entropy.has_kernel(logits, flat[c], options) else None
         sums.add(c, entropy.gradients_now(logits, flat[c], scale[c], options, lse, logits))
     return tuple(sums.found())
 

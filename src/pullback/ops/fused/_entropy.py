@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from .. import arguments
+from ..kernels import cpu
 from ._eager import accurate, blocks
 from ._triton import ready
 
@@ -118,7 +119,7 @@ def gradients(logits: Tensor, target: Tensor, scale: Tensor, options: Options) -
 
 def loss_now(logits: Tensor, target: Tensor, options: Options) -> tuple[Tensor, Tensor | None]:
     """The reduced loss, and the rows' log-sum-exp where a kernel gives it; nobody may be recording."""
-    if options.plain and logits.numel() <= BLOCK and not ready(logits):
+    if options.plain and logits.numel() <= BLOCK and not has_kernel(logits, target, options):
         return _nll(logits, target, options, options.reduction), None
     rows, lse = losses_now(logits, target, options)
     return reduced(rows, target, options), lse
@@ -130,11 +131,31 @@ def losses_now(logits: Tensor, target: Tensor, options: Options) -> tuple[Tensor
         from ..kernels import triton_cross_entropy as kernels
 
         return kernels.losses(logits, target, *options[:4])
+    if has_kernel(logits, target, options):
+        return _losses_by_c(logits, target, options)
     if options.plain:
         each = [_nll(logits[block], target[block], options, "none") for block in blocks(logits, BLOCK)]
     else:
         each = [losses(logits[block], target[block], options) for block in blocks(logits, BLOCK)]
     return torch.cat(each) if each else losses(logits, target, options), None
+
+
+def has_kernel(logits: Tensor, target: Tensor, options: Options) -> bool:
+    """Whether a Triton or C kernel goes over these rows."""
+    if ready(logits):
+        return True
+    return options.soft_cap is None and cpu.usable(logits) and target.dtype == torch.int64 and target.is_contiguous()
+
+
+def _losses_by_c(logits: Tensor, target: Tensor, options: Options) -> tuple[Tensor, Tensor]:
+    rows, classes = logits.shape
+    loss, lse = logits.new_empty((2, rows)).unbind()
+    wrong = torch.zeros(1, dtype=torch.int32)
+    numbers = (classes, options.ignore_index, options.label_smoothing, options.z_loss)
+    cpu.run("cross_entropy_forward", rows, logits, target, loss, lse, wrong, *numbers)
+    if wrong.item():
+        raise IndexError("target holds what is no class")
+    return loss, lse
 
 
 def _nll(logits: Tensor, target: Tensor, options: Options, reduction: str) -> Tensor:
@@ -144,10 +165,14 @@ def _nll(logits: Tensor, target: Tensor, options: Options, reduction: str) -> Te
 
 def gradients_now(logits: Tensor, target: Tensor, scale: Tensor, options: Options, lse: Tensor | None, out: Tensor) -> Tensor:
     """Write the gradient of ``sum(scale · losses)`` into `out`, which may be `logits`; nobody may be recording."""
-    if lse is not None:
+    if lse is not None and ready(logits):
         from ..kernels import triton_cross_entropy as kernels
 
         return kernels.gradients(logits, target, scale, lse, *options[:4], out)
+    if lse is not None and has_kernel(logits, target, options) and cpu.usable(out, scale):
+        numbers = (logits.shape[1], options.ignore_index, options.label_smoothing, options.z_loss)
+        cpu.run("cross_entropy_backward", logits.shape[0], logits, target, scale, lse, out, *numbers)
+        return out
     _, at = places(target, options)
     scale = scale.unsqueeze(-1)
     at_target = scale.neg() if options.plain else scale * (options.label_smoothing - 1)

@@ -9,11 +9,14 @@ from torch import Tensor
 
 from ...authoring.op import Sample, keep, op, sample
 from .. import arguments
+from ..kernels import cpu
 from ._eager import accurate, blocks, eager, rows_of
 from ._triton import ready
 
 WIDEST = 1 << 16
-"""The longest row that the kernel holds at once."""
+"""The longest row that the Triton kernel holds at once."""
+BLOCK, PARTS = 1 << 16, 64
+"""Elements that are gone through at once, and in how many runs of rows the C kernel sums at most."""
 
 
 def rms_norm_reference(x: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tensor:
@@ -62,6 +65,10 @@ def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tens
 
         y, r = kernels.forward(rows_of(x), weight, eps)
         return keep(y.reshape(x.shape), r=r.reshape(*x.shape[:-1], 1))
+    if cpu.usable(x) and (weight is None or cpu.usable(weight)):
+        y, r = torch.empty_like(x), x.new_empty((*x.shape[:-1], 1))
+        cpu.run("rms_norm_forward", r.numel(), x, weight, y, r, x.shape[-1], eps)
+        return keep(y, r=r)
     wide = accurate(x)
     r = torch.linalg.vecdot(x.to(wide), x.to(wide)).unsqueeze(-1).div(x.shape[-1]).add(eps).rsqrt()
     y = (x * r) if weight is None else (x * r) * weight
@@ -85,6 +92,9 @@ def _(dy: Tensor, x: Tensor, weight: Tensor | None, r: Tensor, wanted: tuple[boo
 
         grad_x, grad_weight = kernels.backward(rows_of(dy), rows_of(x), weight, r.reshape(-1))
         return grad_x.reshape(x.shape), grad_weight if wanted[1] else None
+    if wanted[0] and cpu.usable(dy, x, r) and (weight is None or cpu.usable(weight)):
+        grad_x, grad_weight = _by_c(dy, x, weight, r)
+        return grad_x, grad_weight if wanted[1] else None
     if all(wanted) and weight is not None and dy.dtype == x.dtype == weight.dtype == r.dtype and eager(dy, x, weight, r):
         return _both(dy, x, weight, r)
     wide = r.dtype
@@ -97,12 +107,20 @@ def _(dy: Tensor, x: Tensor, weight: Tensor | None, r: Tensor, wanted: tuple[boo
     return grad_x.to(x.dtype), grad_weight
 
 
+def _by_c(dy: Tensor, x: Tensor, weight: Tensor | None, r: Tensor) -> tuple[Tensor, Tensor]:
+    n, rows = x.shape[-1], r.numel()
+    parts = max(1, min(PARTS, rows * n // BLOCK))
+    grad_x, sums = torch.empty_like(x), x.new_zeros((parts, n))
+    cpu.run("rms_norm_backward", rows, dy, x, x.new_ones(n) if weight is None else weight, r, grad_x, sums, n, parts)
+    return grad_x, sums.sum(0)
+
+
 def _both(dy: Tensor, x: Tensor, weight: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
     """Both gradients, block by block: each of dy and x is read once from memory."""
     grad_x, n = torch.empty_like(x, memory_format=torch.contiguous_format), x.shape[-1]
     grad_weight = torch.zeros_like(weight)
     rows = [rows_of(t) for t in (dy, x, r, grad_x)]
-    for block in blocks(rows[0], 1 << 16):
+    for block in blocks(rows[0], BLOCK):
         d, a, s, out = (t[block] for t in rows)
         product = d * a
         grad_weight.addmv_(product.t(), s.squeeze(-1))

@@ -65,7 +65,8 @@ def softmax_cross_entropy(
         float32.
 
     Saves:
-        `logits` and `target`, which are arguments: 0 bytes an element (and one number a row on CUDA). ``F.cross_entropy`` keeps their log-softmax.
+        `logits` and `target`, which are arguments: 0 bytes an element, and one number a row where a C or Triton kernel runs.
+        ``F.cross_entropy`` keeps the log-softmax of logits.
 
     Supports:
         float64, float32, bfloat16, float16; CPU and CUDA; derivatives of any order, torch.func, forward mode, torch.compile, autocast.

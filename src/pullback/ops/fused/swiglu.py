@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ...authoring.op import Sample, op, sample
 from .. import arguments
+from ..kernels import cpu
 from ._eager import blocks, eager, silu_backward
 
 LARGE, BLOCK = 1 << 21, 1 << 18
@@ -55,6 +56,9 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     """
     arguments.floating("swiglu", gate=gate, up=up)
     arguments.broadcasts("swiglu", gate=gate, up=up)
+    fast = cpu.flat("swiglu_forward", gate, up) if gate.shape == up.shape else None
+    if fast is not None:
+        return fast
     silu = F.silu(gate)
     if silu.shape == up.shape and silu.dtype == up.dtype and eager(gate, up):
         return silu.mul_(up)
@@ -63,6 +67,10 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
 
 @swiglu.vjp("gate", "up", keeps={"gate": ("up",), "up": ()})
 def _(dy: Tensor, gate: Tensor, up: Tensor | None, wanted: tuple[bool, bool]) -> tuple[Tensor | None, Tensor | None]:
+    if up is not None and dy.shape == gate.shape == up.shape and cpu.usable(dy, gate, up):
+        grad_gate, grad_up = torch.empty_like(gate), torch.empty_like(up)
+        cpu.run("swiglu_backward", dy.numel(), dy, gate, up, grad_gate, grad_up)
+        return grad_gate, grad_up
     if up is not None and all(wanted) and dy.numel() > LARGE and _packed(dy, gate, up):
         return _both(dy, gate, up)
     grad_up = dy * F.silu(gate) if wanted[1] else None
