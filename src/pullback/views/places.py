@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from .. import _compat
 from ..capture.calls import relative_path
 from ..report.clean import clean
 from ..report.finding import Location
@@ -160,5 +161,17 @@ def name_of_tensor(tensor: torch.Tensor, frames: Iterable[FrameType]) -> str:
             if isinstance(value, torch.nn.Module):
                 for inner, parameter in (*value.named_parameters(), *value.named_buffers()):
                     if _is_same(parameter, tensor):
+                        return clean(f"{name}.{inner}", limit=80)
+    return ""
+
+
+def name_of_memory(tensor: torch.Tensor, frames: Iterable[FrameType]) -> str:
+    """Return the name of a parameter or buffer that lies in the same memory as a tensor; empty where the reader's frames know none."""
+    key = _compat.storage_id(tensor)
+    for frame in frames:
+        for name, value in list(frame.f_locals.items()):
+            if isinstance(value, torch.nn.Module):
+                for inner, kept in (*value.named_parameters(), *value.named_buffers()):
+                    if _compat.storage_id(kept) == key:
                         return clean(f"{name}.{inner}", limit=80)
     return ""

@@ -110,7 +110,7 @@ def _inference(sight: Sight) -> Explanation | None:
     return Explanation(
         "a tensor that was made under torch.inference_mode() takes part in something that needs a gradient",
         sight.place,
-        tuple(("made under", note.place) for note in list(sight.journal.cuts.values()) if note.what == "inference_mode")[-1:],
+        tuple(("block", note.place) for note in list(sight.journal.cuts.values()) if note.what == "inference_mode")[-1:],
         "make it under torch.no_grad() instead, or clone it outside: x = x.clone()",
     )
 

@@ -5,9 +5,9 @@ Nothing is noted of operations that neither write in place nor leave the graph, 
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
-import threading
 import weakref
 from collections import OrderedDict, deque
 from collections.abc import Callable
@@ -21,9 +21,11 @@ from torch import Tensor
 from ... import _compat
 from ...capture.graph import function_of, walk
 from ...report.finding import Location
-from ..places import calling_frame, location
+from ..places import calling_frame, is_readers, location
 
 WRITES, STORAGES, CUTS, BACKWARDS = 8, 4096, 64, 256
+UPDATES = frozenset({"__isub__", "sub_", "__iadd__", "add_"})
+_STRANGE = (RuntimeError, NotImplementedError, AttributeError, TypeError)
 _CASTS = ("long", "int", "short", "char", "byte", "bool", "to", "type")
 _LEAVES = ("detach", "numpy", "item", "tolist", "argmax", "argmin", *_CASTS, "__gt__", "__lt__", "__ge__", "__le__")
 
@@ -65,7 +67,8 @@ class Journal:
         cuts: The last lines that left the graph with a tensor that required grad.
         steps: The last step of each optimizer.
         after_backward: What is told about every backward.
-        on_write: What is told about every write.
+        on_update: What is told about every leaf that is updated by hand.
+        stepping: Whether an optimizer moves its parameters now.
     """
 
     def __init__(self) -> None:
@@ -73,19 +76,10 @@ class Journal:
         self.cuts: OrderedDict[tuple[str, str, int], Note] = OrderedDict()
         self.steps: weakref.WeakKeyDictionary[Any, Note] = weakref.WeakKeyDictionary()
         self.after_backward: list[Callable[[Note], None]] = []
-        self.on_write: list[Callable[[Tensor, Note], None]] = []
-        self._writes: OrderedDict[int, tuple[Any, deque[Note]]] = OrderedDict()
+        self.on_update: list[Callable[[Tensor, Note], None]] = []
+        self.stepping = False
+        self._writes: OrderedDict[int, tuple[Any, deque[tuple[CodeType, int, str, int]]]] = OrderedDict()
         self._order = 0
-        self._stepping = threading.local()
-
-    @property
-    def busy(self) -> bool:
-        """Whether an optimizer moves its parameters now."""
-        return getattr(self._stepping, "now", False)
-
-    def stepping(self, now: bool) -> None:
-        """Say whether an optimizer moves its parameters from now on."""
-        self._stepping.now = now
 
     def next(self) -> int:
         """Return the next number in the order."""
@@ -94,7 +88,7 @@ class Journal:
 
     def wrote(self, tensor: Tensor, what: str, frame: FrameType) -> None:
         """Note a write in place."""
-        reader = calling_frame(frame)
+        reader = frame if is_readers(frame.f_code.co_filename) else calling_frame(frame)
         if reader is None:
             return
         key = _compat.storage_id(tensor)
@@ -103,16 +97,16 @@ class Journal:
             known = self._writes[key] = (_compat.storage_anchor(tensor.untyped_storage()), deque(maxlen=WRITES))
             if len(self._writes) > STORAGES:
                 self._writes.popitem(last=False)
-        at = (reader.f_code.co_filename, reader.f_lineno)
-        note = Note(self.next(), what, at, _compat.version_of(tensor), code=reader.f_code)
-        known[1].append(note)
-        for told in self.on_write:
-            told(tensor, note)
+        known[1].append((reader.f_code, reader.f_lineno, what, _compat.version_of(tensor)))
+        if what in UPDATES and tensor.requires_grad and tensor.is_leaf:
+            for told in self.on_update:
+                told(tensor, Note(self.next(), what, (reader.f_code.co_filename, reader.f_lineno)))
 
     def writes_to(self, tensor: Tensor, since: int) -> list[Note]:
         """Return the noted writes to a tensor's memory that made it newer than a version."""
         known = self._writes.get(_compat.storage_id(tensor))
-        return [note for note in known[1] if note.version > since] if known is not None else []
+        found = [write for write in known[1] if write[3] > since] if known is not None else []
+        return [Note(0, what, (code.co_filename, line), version, code=code) for code, line, what, version in found]
 
     def left(self, what: str, frame: FrameType) -> None:
         """Note that a line left the graph."""
@@ -126,7 +120,7 @@ class Journal:
 
     def ran(self, roots: Any, retain: bool, create: bool, frame: FrameType) -> None:
         """Note a backward that ended well."""
-        self.stepping(False)
+        self.stepping = False
         reader = calling_frame(frame)
         if reader is None:
             return
@@ -179,11 +173,16 @@ class Patches:
 
 
 def _writer(journal: Journal, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+    wrote = journal.wrote
+
     @functools.wraps(original)
     def write(*args: Any, **kwargs: Any) -> Any:
         result = original(*args, **kwargs)
-        if not journal.busy and not torch.compiler.is_compiling():
-            _quietly(journal.wrote, args[0] if args else kwargs.get("input"), name, sys._getframe(1))
+        if not journal.stepping and args:
+            try:
+                wrote(args[0], name, sys._getframe(1))
+            except _STRANGE:
+                return result
         return result
 
     return _compat.traced_as(write, original)
@@ -195,7 +194,7 @@ def _leaver(journal: Journal, name: str, original: Callable[..., Any]) -> Callab
     @functools.wraps(original)
     def leave(self: Tensor, *args: Any, **kwargs: Any) -> Any:
         result = original(self, *args, **kwargs)
-        if self.requires_grad and not journal.busy and torch.is_grad_enabled() and not (casts and getattr(result, "requires_grad", True)):
+        if self.requires_grad and not journal.stepping and torch.is_grad_enabled() and not (casts and getattr(result, "requires_grad", True)):
             _quietly(journal.left, name, sys._getframe(1))
         return result
 
@@ -206,7 +205,7 @@ def _data(journal: Journal) -> property:
     base: Any = torch._C.TensorBase.data
 
     def get(self: Tensor) -> Any:
-        if self.requires_grad and not journal.busy and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+        if self.requires_grad and not journal.stepping and torch.is_grad_enabled() and not torch.compiler.is_compiling():
             _quietly(journal.left, "data", sys._getframe(1))
         return base.__get__(self)
 
@@ -216,8 +215,11 @@ def _data(journal: Journal) -> property:
 def _enterer(journal: Journal, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
     @functools.wraps(original)
     def enter(self: Any) -> Any:
-        if not journal.busy and torch.is_grad_enabled() and not torch.compiler.is_compiling():
-            _quietly(journal.left, name, sys._getframe(1))
+        if not journal.stepping and torch.is_grad_enabled() and not torch.compiler.is_compiling():
+            frame = sys._getframe(1)
+            decorated = frame.f_back if frame.f_code.co_filename.endswith("_contextlib.py") else frame
+            if decorated is not None and is_readers(decorated.f_code.co_filename):
+                _quietly(journal.left, name, decorated)
         return original(self)
 
     return _compat.traced_as(enter, original)
@@ -225,7 +227,5 @@ def _enterer(journal: Journal, name: str, original: Callable[..., Any]) -> Calla
 
 def _quietly(note: Callable[..., None], *args: Any) -> None:
     """Note it; a tensor of a strange kind (fake, without storage) is left out."""
-    try:
+    with contextlib.suppress(*_STRANGE):
         note(*args)
-    except (RuntimeError, NotImplementedError, AttributeError, TypeError):
-        return

@@ -18,7 +18,6 @@ from .journal import Journal, Note
 from .sight import line_at
 
 LOOKED_AT = 4
-_UPDATES = ("__isub__", "sub_", "__iadd__", "add_")
 
 
 @dataclass(slots=True)
@@ -64,7 +63,7 @@ class Steps:
         """See every step from now on."""
         self._handles = [register_optimizer_step_pre_hook(self._before), register_optimizer_step_post_hook(self._after)]
         self._journal.after_backward.append(self._added)
-        self._journal.on_write.append(self._written)
+        self._journal.on_update.append(self._updated)
 
     def remove(self) -> None:
         """See no more steps."""
@@ -82,10 +81,10 @@ class Steps:
                 self._warn(place, _accumulated("optimizer.zero_grad()", added))
             elif self._moves_nothing(optimizer):
                 self._warn(place, self._nothing())
-        self._journal.stepping(True)
+        self._journal.stepping = True
 
     def _after(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
-        self._journal.stepping(False)
+        self._journal.stepping = False
         place = _place(sys._getframe(1))
         if place is None or torch.compiler.is_compiling():
             return
@@ -109,9 +108,9 @@ class Steps:
         uses.remove(used)
         self._by_hand = {key: known for key, known in self._by_hand.items() if known is not used}
 
-    def _written(self, tensor: Tensor, note: Note) -> None:
+    def _updated(self, tensor: Tensor, note: Note) -> None:
         """Take an update of a leaf by hand as a step."""
-        if note.what not in _UPDATES or not (tensor.is_leaf and tensor.requires_grad) or tensor.grad is None:
+        if tensor.grad is None:
             return
         known = self._by_hand.get(id(tensor))
         if known is not None and known.added is not None and known.current() is not None:

@@ -11,12 +11,12 @@ from torch import Tensor
 from ... import _compat
 from ...capture.graph import function_of
 from ...capture.saved import saved_names
-from ..places import expressions_at, name_of_tensor, text_of, value_of
+from ..places import expressions_at, name_of_memory, name_of_tensor, text_of, value_of
 from .journal import Note
 from .sight import Explanation, Sight, applied, backward_place, code_of, forward_place, functions, short, value
 
 _SAVED = re.compile(
-    r"modified by an inplace operation: \[(?P<value>.+?)\](?:, which is output (?P<output>\d+) of (?P<op>\w+),)? "
+    r"modified by an inplace operation: \[(?P<value>.+?)\](?:, which is output (?P<output>\d+) of (?P<op>[\w:]+),)? "
     r"is at version (?P<now>\d+); expected version (?P<saved>\d+)"
 )
 _VIEW = re.compile(r"^Output (?P<number>\d+) of (?P<op>\w+) is a view")
@@ -49,7 +49,7 @@ def _saved(sight: Sight, match: re.Match[str]) -> Explanation:
         return Explanation(f"{subject} that backward needs was modified by an inplace operation", sight.calling, (), OUT_OF_PLACE)
     node, name, tensor = found
     function = function_of(node)
-    known = name_of_tensor(tensor, sight.frames)
+    known = name_of_tensor(tensor, sight.frames) or name_of_memory(tensor, sight.frames)
     subject = known or f"{name} ({value(tensor)})"
     keeper = short(function, type(node).__name__)
     writes = sight.journal.writes_to(tensor, int(match["saved"]))
@@ -158,7 +158,7 @@ def _view(sight: Sight) -> Explanation:
         return Explanation(
             f"{name} is a view that was made under no_grad, and is modified inplace with grad mode on",
             sight.place,
-            tuple(("no_grad", note.place) for note in list(sight.journal.cuts.values())[-1:] if note.what in ("no_grad", "inference_mode")),
+            tuple(("block", note.place) for note in list(sight.journal.cuts.values())[-1:] if note.what in ("no_grad", "inference_mode")),
             "make the view and write it on the same side: both under no_grad, or both outside; or clone the view",
         )
     function = sight.function(match["op"].removesuffix("Backward"))
