@@ -373,3 +373,27 @@ def test_everywhere():
     assert seen == [(True, False)]
     assert _compat.everywhere(x > 0)
     assert not _compat.everywhere(x > 1)
+
+
+def test_primal():
+    import torch
+
+    from pullback import _compat
+
+    forward_ad = torch.autograd.forward_ad
+    with forward_ad.dual_level():
+        x = forward_ad.make_dual(torch.ones(2), torch.ones(2))
+        with forward_ad._set_fwd_grad_enabled(False):
+            y = _compat.primal(x)
+        assert forward_ad.unpack_dual(y).tangent is None
+        assert y.tolist() == [1.0, 1.0]
+        assert _compat.primal(3) == 3
+
+
+def test_onednn_multiplies_as_torch_does():
+    linear = _compat.onednn_linear()
+    if linear is None:
+        pytest.skip("this torch has no oneDNN")
+    x, weight, bias = torch.linspace(-1.0, 2.0, 12).reshape(3, 4), torch.linspace(1.0, -1.0, 20).reshape(5, 4), torch.arange(5.0)
+    torch.testing.assert_close(linear(x, weight, bias), torch.nn.functional.linear(x, weight, bias))
+    torch.testing.assert_close(linear(x.t(), torch.ones(6, 3), None), x.t() @ torch.ones(3, 6))

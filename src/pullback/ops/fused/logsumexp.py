@@ -49,7 +49,7 @@ def logsumexp(x: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
     Example:
         >>> import torch, pullback as pb
         >>> pb.ops.logsumexp(torch.tensor([1000.0, 1000.0]))
-        tensor(1000.6931)
+        tensor(1000.6932)
 
     References:
         Blanchard, Higham and Higham, Accurately computing the log-sum-exp and softmax functions, IMA J. Numer. Anal. 41(4), 2021,
