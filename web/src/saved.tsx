@@ -15,21 +15,38 @@ const WAYS: Record<string, string> = { packed: "packed by a saved-tensor hook", 
 interface Owner {
   name: string;
   bytes: number;
-  blocks: { block: Block; index: number }[];
+  cells: Cell[];
+}
+
+/** A block, or all blocks of an owner that are too many to draw one by one. */
+interface Cell {
+  name: string;
+  bytes: number;
+  tone: string;
+  about: string;
+  index: number;
 }
 
 const ownerOf = (block: Block): string => [...new Set(block.holders.map((holder) => holder.node))].join(" + ");
 
 function ownersOf(saved: Saved): Owner[] {
   const owners = new Map<string, Owner>();
-  saved.blocks.slice(0, DRAWN).forEach((block, index) => {
+  const rests = new Map<string, Block[]>();
+  saved.blocks.forEach((block, index) => {
     if (!block.bytes) return;
     const name = ownerOf(block);
-    const owner = owners.get(name) ?? { name, bytes: 0, blocks: [] };
+    const owner = owners.get(name) ?? { name, bytes: 0, cells: [] };
     owner.bytes += block.bytes;
-    owner.blocks.push({ block, index });
+    if (index < DRAWN) owner.cells.push(cellOf(block, index));
+    else rests.get(name)?.push(block) ?? rests.set(name, [block]);
     owners.set(name, owner);
   });
+  for (const [name, blocks] of rests) {
+    const bytes = blocks.reduce((sum, block) => sum + block.bytes, 0);
+    const about = `${size(bytes)} in ${count(blocks.length, "smaller block")}`;
+    owners.get(name)!.cells.push({ name: count(blocks.length, "block"), bytes, tone: "rest", about, index: -1 });
+  }
+  for (const { cells } of owners.values()) cells.sort((a, b) => b.bytes - a.bytes);
   return [...owners.values()].sort((a, b) => b.bytes - a.bytes);
 }
 
@@ -55,6 +72,11 @@ export function SavedView({ saved }: { saved: Saved }) {
   );
 }
 
+function cellOf(block: Block, index: number): Cell {
+  const about = `${size(block.bytes)}  ${block.holders.map((h) => `${h.node} ${h.name} ${h.value}`).join("; ")}`;
+  return { name: block.holders[0].name, bytes: block.bytes, tone: toneOf(block), about, index };
+}
+
 function toneOf(block: Block): string {
   if (block.anyway) return "anyway";
   return block.holders.some((holder) => holder.how === "ctx") ? "ctx" : "extra";
@@ -77,7 +99,7 @@ function Treemap({ saved }: { saved: Saved }) {
 function Owned({ owner, at }: { owner: Owner; at: Rect }) {
   const headed = at.width > 46 && at.height > 44;
   const inner = { x: at.x + 2, y: at.y + (headed ? HEAD : 2), width: Math.max(0, at.width - 4), height: Math.max(0, at.height - (headed ? HEAD + 2 : 4)) };
-  const places = squarified(owner.blocks.map(({ block }) => block.bytes), inner);
+  const places = squarified(owner.cells.map((cell) => cell.bytes), inner);
   return (
     <g>
       <rect class="owner" x={at.x + 1} y={at.y + 1} width={Math.max(0, at.width - 2)} height={Math.max(0, at.height - 2)} rx={4}>
@@ -88,21 +110,20 @@ function Owned({ owner, at }: { owner: Owner; at: Rect }) {
           {fitting(`${owner.name}  ${size(owner.bytes)}`, at.width - 14, 7.3)}
         </text>
       )}
-      {owner.blocks.map(({ block, index }, i) => (
-        <Cell key={index} block={block} index={index} at={places[i]} />
+      {owner.cells.map((cell, i) => (
+        <Tile key={cell.index} cell={cell} at={places[i]} />
       ))}
     </g>
   );
 }
 
-function Cell({ block, index, at }: { block: Block; index: number; at: Rect }) {
-  const [holder] = block.holders;
-  const name = fitting(holder.name, at.width - 12, 6.8);
+function Tile({ cell, at }: { cell: Cell; at: Rect }) {
+  const name = fitting(cell.name, at.width - 12, 6.8);
   const wide = at.width > 30 && at.height > 20;
   return (
-    <g class={`cell ${toneOf(block)}${param("b") === String(index) ? " on" : ""}`} onClick={() => go({ b: String(index) })}>
+    <g class={`cell ${cell.tone}${param("b") === String(cell.index) ? " on" : ""}`} onClick={() => go({ b: String(cell.index) })}>
       <rect x={at.x + 1} y={at.y + 1} width={Math.max(0, at.width - 2)} height={Math.max(0, at.height - 2)} rx={3}>
-        <title>{`${size(block.bytes)}  ${block.holders.map((h) => `${h.node} ${h.name} ${h.value}`).join("; ")}`}</title>
+        <title>{cell.about}</title>
       </rect>
       {wide && (
         <text x={at.x + 7} y={at.y + 16}>
@@ -111,7 +132,7 @@ function Cell({ block, index, at }: { block: Block; index: number; at: Rect }) {
       )}
       {wide && at.height > 36 && (
         <text class="small" x={at.x + 7} y={at.y + 31}>
-          {fitting(size(block.bytes), at.width - 12, 6.8)}
+          {fitting(size(cell.bytes), at.width - 12, 6.8)}
         </text>
       )}
     </g>
@@ -121,7 +142,7 @@ function Cell({ block, index, at }: { block: Block; index: number; at: Rect }) {
 function fitting(text: string, room: number, advance: number): string {
   const limit = Math.floor(room / advance);
   if (text.length <= limit) return text;
-  return limit < 2 ? "" : `${text.slice(0, limit - 1)}…`;
+  return limit < 5 ? "" : `${text.slice(0, limit - 1)}…`;
 }
 
 function Rows({ block, index, share }: { block: Block; index: number; share: number }) {

@@ -8,6 +8,7 @@ import { Table } from "./table";
 import type { Stats, Step, Trace } from "./types";
 
 const START = 84;
+const DRAWN = 100;
 const COLUMN = 176;
 const OPEN_UP_TO = 10;
 const STEP_HEADS = ["-#number", "step", "name", "value", "#norm", "#zero", "#time", "-remarks"];
@@ -67,8 +68,9 @@ function backwardOrder(trace: Trace, calls: Call[]): [Call, Step[]][] {
 
 /** Forward from left to right, backward from right to left below it; every call of a Function is one column. */
 function Timeline({ calls }: { calls: Call[] }) {
+  const shown = calls.filter((call, i) => i < DRAWN || i >= calls.length - DRAWN || lost(call.backward));
   const longest = Math.max(...calls.flatMap((call) => [spent(call.apply), spent(call.backward)]), 1e-9);
-  const width = START + calls.length * COLUMN;
+  const width = START + shown.length * COLUMN;
   const label = `Timeline: ${count(calls.length, "call")}, forward from left to right, backward from right to left`;
   return (
     <div class="timeline" tabIndex={0} role="region" aria-label={label}>
@@ -79,7 +81,7 @@ function Timeline({ calls }: { calls: Call[] }) {
         </defs>
         <text class="lane" x={0} y={50}>forward</text>
         <text class="lane" x={0} y={138}>backward</text>
-        {calls.slice(1).map((call, i) => (
+        {shown.slice(1).map((call, i) => (
           <g key={call.number}>
             <path class="flow" d={`M${START + i * COLUMN + 142} 46h${COLUMN - 145}`} marker-end="url(#flow)" />
             <Return x={START + i * COLUMN + 145} lost={lost(call.backward)} />
@@ -87,12 +89,13 @@ function Timeline({ calls }: { calls: Call[] }) {
         ))}
         {(["apply", "backward"] as const).map((phase) => (
           <g key={phase} role="group" aria-label={phase}>
-            {calls.map((call, i) => (
+            {shown.map((call, i) => (
               <Moment key={call.number} {...{ call, phase, longest }} x={START + i * COLUMN} y={phase === "apply" ? 18 : 106} />
             ))}
           </g>
         ))}
       </svg>
+      {shown.length < calls.length && <p class="tally">{count(calls.length - shown.length, "call")} in the middle left out</p>}
     </div>
   );
 }

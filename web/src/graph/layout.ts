@@ -82,7 +82,7 @@ export function layOut(containers: Container[]): Placed[] {
 function one(container: Container, inside: Map<string, Placed>): Placed {
   const graph = new Graph({ multigraph: true });
   const many = container.links.length > WIDE;
-  graph.setGraph({ rankdir: "TB", nodesep: 26, edgesep: 9, ranksep: many ? 30 : 40, ranker: many ? "longest-path" : "network-simplex" });
+  graph.setGraph({ rankdir: "TB", nodesep: 26, edgesep: 9, ranksep: many ? 72 : 40, ranker: many ? "longest-path" : "network-simplex" });
   const size = new Map<string, [number, number]>();
   for (const box of container.boxes) {
     const known = box.container ? inside.get(box.key)! : box;

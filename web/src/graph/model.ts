@@ -66,6 +66,7 @@ export function modelOf(graph: Graph): Model {
       const key = parent ? `${parent.key}.${i}` : `g${i}`;
       const group: Group = { ...entry, key, parent, names: "", items: [] };
       group.items = build(entry.items, group);
+      group.title ||= commonest(group.items, nodes);
       for (let j = entry.size; j < entry.size * entry.times; j++) stands[entry.first + j] = entry.first + (j % entry.size);
       return group;
     });
@@ -109,7 +110,7 @@ function sectioned(items: Item[], parent: Group | null, nodes: GraphNode[]): Ite
 function commonest(items: Item[], nodes: GraphNode[]): string {
   const counts = new Map<string, number>();
   for (const item of items) {
-    const name = typeof item === "number" ? nodes[item].name : item.title || "…";
+    const name = typeof item === "number" ? nodes[item].name : item.title;
     counts.set(name, (counts.get(name) ?? 0) + 1);
   }
   const names = [...counts].sort((a, b) => b[1] - a[1]).map(([name]) => name);
@@ -158,13 +159,13 @@ export function ancestors(model: Model, item: Item): Group[] {
 
 export function titleOf(model: Model, item: Item): string {
   if (typeof item === "number") return model.nodes[item].name;
-  return `${item.times > 1 ? `×${item.times.toLocaleString("en")}  ` : ""}${item.title || count(item.size, "operation")}`;
+  return `${item.times > 1 ? `×${item.times.toLocaleString("en")}  ` : ""}${item.title}`;
 }
 
 export function linesOf(model: Model, item: Item): Line[] {
   if (typeof item === "number") return nodeLines(model.nodes[item]);
   const each = item.times > 1 ? (item.chained ? ", one after another" : ", side by side") : "";
-  const lines: Line[] = item.title || each ? [[`${count(item.size, "operation")}${item.times > 1 ? ` each${each}` : ""}${item.names && `: ${item.names}`}`, "at"]] : [];
+  const lines: Line[] = [[`${count(item.size, "operation")}${item.times > 1 ? ` each${each}` : ""}${item.names && `: ${item.names}`}`, "at"]];
   const kept = keptBy(model, item);
   if (kept) lines.push([`keeps ${size(kept)}${item.times > 1 ? " each" : ""}`, "keeps"]);
   return lines;
