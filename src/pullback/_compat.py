@@ -676,10 +676,10 @@ def everywhere(condition: Any) -> bool:
     Fallback: torch's own answer, which vmap refuses. Retire when vmap offers control flow that depends on all examples.
     """
     import torch
+    import torch._C._functorch as functorch
 
     if torch.compiler.is_compiling():
         return bool(condition.all())
-    functorch = torch._C._functorch
     while functorch.is_functorch_wrapped_tensor(condition):
         condition = functorch.get_unwrapped(condition)
     return bool(condition.all())
@@ -707,3 +707,18 @@ def library_function(name: str) -> Any:
     except ImportError:
         return None
     return getattr(OPDEFS.get(name), "_init_fn", None)
+
+
+def primal(value: Any) -> Any:
+    """`value` without its tangent of a dual level outside of torch.func.
+
+    torch switches forward mode off while a Function's jvp runs, and torch.func on again inside of it: an op that its own rule calls would never end.
+    Fallback: the value as it is. Retire when what `saved_tensors` gives to jvp has no tangents.
+    """
+    import torch
+    from torch.autograd import forward_ad
+
+    if forward_ad._current_level < 0 or not isinstance(value, torch.Tensor):
+        return value
+    with forward_ad._set_fwd_grad_enabled(True):
+        return forward_ad.unpack_dual(value).primal

@@ -226,3 +226,30 @@ def test_a_static_argument_is_a_constant_to_forward_mode():
         y = scaled(x, torch.autograd.forward_ad.make_dual(scale, scale))
         tangent = torch.autograd.forward_ad.unpack_dual(y).tangent
     assert tangent is None or not tangent.any()
+
+
+def test_no_arguments_behind_a_star():
+    @pb.op(static=("first",))
+    def total(first, *rest):
+        return sum(rest, first.detach() * 1.0)
+
+    total.vjp("rest")(lambda dy, rest: tuple([dy for _ in rest]))
+    assert total(torch.ones(2)).tolist() == [1.0, 1.0]
+    assert total(torch.ones(2), torch.ones(2, requires_grad=True)).requires_grad
+
+
+@pb.op
+def sine(x):
+    return torch.sin(x)
+
+
+@sine.vjp("x")
+def _(dy, x):
+    return dy * sine(x + torch.pi / 2)
+
+
+def test_a_rule_that_calls_its_own_op_ends_under_a_dual_level():
+    x, tangent = normal(3), normal(3)
+    with torch.autograd.forward_ad.dual_level():
+        y = sine(torch.autograd.forward_ad.make_dual(x, tangent))
+        torch.testing.assert_close(torch.autograd.forward_ad.unpack_dual(y).tangent, x.cos() * tangent)

@@ -173,7 +173,7 @@ class Built:
             "structured": self.structured,
             "packed": None,
             "UNPACKED": UNPACKED,
-            "push": push_of(definition, self.body, self.saved_arguments),
+            "push": push_of(definition, self.body, self.saved_arguments, tuple([not slot.kept for slot in self.writer.slots(forward_mode=True)])),
         }
         if definition.autocast is not None:
             own["cast"] = autocast.caster(definition.autocast)

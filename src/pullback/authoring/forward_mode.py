@@ -19,19 +19,27 @@ _transforms = _compat.transforms_active()
 Push = Callable[[Callable[..., Any], Any, tuple[Any, ...], tuple[Any, ...]], Any]
 
 
-def push_of(definition: Definition, body: Callable[..., Any], saved_args: Callable[[Any, tuple[Any, ...]], dict[str, Any]]) -> Push:
+def push_of(
+    definition: Definition,
+    body: Callable[..., Any],
+    saved_args: Callable[[Any, tuple[Any, ...]], dict[str, Any]],
+    arguments: tuple[bool, ...],
+) -> Push:
     """Return the function that the generated Function's `jvp` calls.
 
     Args:
         definition: The op.
         body: Its forward.
         saved_args: Reads residuals by name from ctx and its saved tensors.
+        arguments: Which of the first saved values are arguments.
     """
     names = definition.names
 
     def push(pull: Callable[..., Any], ctx: Any, saved: tuple[Any, ...], tangents: tuple[Any, ...]) -> Any:
         if not _transforms():
-            return push_here(pull, ctx, saved, tangents)
+            own = len(arguments)
+            firsts = [_compat.primal(value) if argument else value for value, argument in zip(saved, arguments, strict=False)]
+            return push_here(pull, ctx, (*firsts, *saved[own:]), tangents)
         outer_levels, values = _compat.forward_mode_below((*saved, *tangents))
         with outer_levels:
             return push_here(pull, ctx, values[: len(saved)], values[len(saved) :])

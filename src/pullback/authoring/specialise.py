@@ -37,7 +37,7 @@ def flat_definition(definition: Definition, key: tuple[Any, ...]) -> Definition:
         params=params,
         flat=True,
         body=shape.regroup(definition.body, definition.names),
-        rules=[_flat_rule(definition, rule, shape) for rule in definition.rules],
+        rules=[made for made in [_flat_rule(definition, rule, shape) for rule in definition.rules] if made.targets],
         surrogate=definition.surrogate and shape.regroup(definition.surrogate, definition.names),
         kernels={device: shape.regroup(kernel, definition.names) for device, kernel in definition.kernels.items()},
         fake=definition.fake and shape.regroup(definition.fake, definition.names),

@@ -21,8 +21,9 @@ def lyapunov(s: Tensor, q: Tensor, roots: Tensor, v: Tensor) -> Tensor:
     """Return X with ``S X + X S = Q``.
 
     Math:
-        dX solves the same equation with the right-hand side dQ - dS X - X dS. So with Y, the solution for dX's cotangent, that of Q is Y and that of S
-        is -(Y X^H + X^H Y). In the eigenvectors of S the solution is a division by sums of eigenvalues; where such a sum is zero, so is X's part.
+        dX solves the same equation with the right-hand side dQ - dS X - X dS. So with Y, the solution for dX's cotangent, that of Q is Y and that
+        of S is -(Y X^H + X^H Y). In the eigenvectors of S the solution is a division by sums of eigenvalues; where such a sum is zero, so is
+        X's part.
 
     Args:
         s: Hermitian, positive semidefinite, shape ``[..., n, n]``.

@@ -128,9 +128,9 @@ def newton(f: Map, x: Tensor, tol: float, max_iter: int) -> Tensor:
     for _ in range(max_iter):
         slope = torch.func.jacrev(f)(x)
         bound = tol * torch.linalg.vector_norm(slope) * (_norm(x) + start)
-        if everywhere(_norm(value) <= bound):
-            return x
         step = torch.linalg.solve_ex(slope, value)[0]
+        if everywhere(_norm(value) <= bound):
+            return torch.where(_norm(f(x - step)) < _norm(value), x - step, x)
         x, value = _damped(f, x, value, step)
     raise _failed("Newton's method", _norm(value), bound, max_iter, "Is the Jacobian singular at the root, or x0 too far from it?")
 

@@ -23,9 +23,9 @@ def matrix_sqrt(a: Tensor) -> Tensor:
     """Return the positive semidefinite S with ``S S = (a + a^H) / 2``, with a gradient that coinciding eigenvalues do not disturb.
 
     Math:
-        S S = A gives dS S + S dS = dA, a Lyapunov equation, which is its own adjoint: the cotangent X of A solves S X + X S = dS. In the eigenvectors of
-        S that is a division by s_i + s_j: sums, where the derivative of eigenvectors has differences. Where s_i = s_j = 0 the derivative is
-        infinite; X's part there is taken as zero.
+        S S = A gives dS S + S dS = dA, a Lyapunov equation, which is its own adjoint: the cotangent X of A solves S X + X S = dS. In the
+        eigenvectors of S that is a division by s_i + s_j: sums, where the derivative of eigenvectors has differences. Where s_i = s_j = 0 the
+        derivative is infinite; X's part there is taken as zero.
 
     Args:
         a: Real or complex, shape ``[..., n, n]``, with a positive semidefinite Hermitian part. Eigenvalues below zero by rounding count as zero;
