@@ -911,3 +911,23 @@ def compile_breaks():
 
 def compiled_op_without_fake():
     torch.compile(bare, backend="eager", fullgraph=True)(torch.ones(3))  # at bare compiled
+
+
+class Branches(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.unused = nn.Linear(2, 2), nn.Linear(2, 2)
+
+    def forward(self, x):
+        return self.used(x)
+
+
+@mistake(RuntimeError, "DistributedDataParallel: unused.weight, unused.bias got no gradient", "distributed", "find_unused_parameters=True")
+def unused_parameters_in_ddp():
+    torch.distributed.init_process_group("gloo", store=torch.distributed.HashStore(), rank=0, world_size=1)
+    try:
+        model = nn.parallel.DistributedDataParallel(Branches())
+        for _ in range(2):
+            model(torch.ones(1, 2)).sum().backward()  # at distributed
+    finally:
+        torch.distributed.destroy_process_group()

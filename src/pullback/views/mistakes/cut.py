@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Iterator
 from types import FrameType
 from typing import Any
 
@@ -183,25 +184,25 @@ def _is_module(node: ast.AST, frame: FrameType) -> bool:
 
 def _list_forward(sight: Sight) -> type[Function] | None:
     """Return a Function whose forward returns a list, and that is applied on the way to what backward was called on."""
-    lines = _lines_behind(sight)
-    for function in functions():
-        place = forward_place(function)
+    names = set(_applied_on(_lines_behind(sight)))
+    for function in functions() if names else ():
         code = getattr(getattr(function, "forward", None), "__code__", None)
-        body = _body_of(code.co_filename, code.co_firstlineno + 1) if code is not None and place is not None else None
+        if function.__name__ not in names or code is None:
+            continue
+        body = _body_of(code.co_filename, code.co_firstlineno + 1)
         returns = [n for n in ast.walk(body) if isinstance(n, ast.Return)] if isinstance(body, ast.FunctionDef) else []
-        if returns and all(isinstance(r.value, (ast.List, ast.ListComp)) for r in returns) and _applied_at(function, lines):
+        if returns and all(isinstance(r.value, (ast.List, ast.ListComp)) for r in returns):
             return function
     return None
 
 
-def _applied_at(function: type[Function], lines: set[tuple[str, int]]) -> bool:
-    name = function.__name__
+def _applied_on(lines: set[tuple[str, int]]) -> Iterator[str]:
+    """Yield the names of the classes whose apply is called on lines."""
     for path in {path for path, _ in lines}:
         tree = tree_of(path)
         for node in ast.walk(tree) if tree is not None else ():
-            if isinstance(node, ast.Attribute) and node.attr == "apply" and (path, node.lineno) in lines and text_of(node.value).endswith(name):
-                return True
-    return False
+            if isinstance(node, ast.Attribute) and node.attr == "apply" and (path, node.lineno) in lines:
+                yield text_of(node.value).rpartition(".")[2]
 
 
 def _frozen(sight: Sight) -> str:

@@ -122,10 +122,11 @@ def at(entry: TracebackType) -> Location:
 
 def functions() -> Iterator[type[Function]]:
     """Yield every custom Function of the process, torch's own excepted, each behind what it is derived from."""
-    waiting: list[type[Function]] = [Function]
-    for base in waiting:  # grows while it is read
-        known = set(waiting)
-        waiting += [f for f in base.__subclasses__() if f not in known]
+    waiting: dict[type[Function], None] = {Function: None}
+    while waiting:
+        base = next(iter(waiting))
+        del waiting[base]
+        waiting.update(dict.fromkeys(base.__subclasses__()))
         if base is not Function and base.__module__.partition(".")[0] != "torch":
             yield base
 
