@@ -93,6 +93,22 @@ def test_refuses_what_cannot_be_called():
         checkpointed(torch.ones(2), torch.ones(2))
 
 
+def test_outputs_that_are_no_tensors():
+    x = leaf()
+
+    def several(x):
+        return x.sin(), None, 3, {"cos": x.cos(), "top": x.argmax()}
+
+    first, none, three, rest = checkpointed(several, x)
+    assert (none, three, int(rest["top"])) == (None, 3, 14)
+    got = torch.autograd.grad(first.sum() + rest["cos"].sum(), x)
+    torch.testing.assert_close(got[0], x.detach().cos() - x.detach().sin())
+    (only,) = torch.autograd.grad(checkpointed(several, x)[3]["cos"].sum(), x)
+    torch.testing.assert_close(only, -x.detach().sin())
+    twice = torch.func.grad(lambda x: checkpointed(several, x)[0].sum())(x.detach())
+    torch.testing.assert_close(twice, x.detach().cos())
+
+
 def test_inner_values_are_not_kept():
     x = torch.randn(64, 64, requires_grad=True)
 

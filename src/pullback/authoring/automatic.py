@@ -44,6 +44,9 @@ def _differentiable(value: Any) -> bool:
 def gradients_at(function: Callable[..., Any], args: tuple[Any, ...], live: list[int], dy: Any) -> tuple[Any, ...]:
     """The gradients of `function` at `args` for the arguments `live`; differentiable again in `args` and `dy` where grad mode is on."""
 
+    given: list[Any] = []
+    flatten(dy, given)
+
     def of_live(*values: Any) -> tuple[Any, ...]:
         full = list(args)
         for i, value in zip(live, values, strict=True):
@@ -51,11 +54,12 @@ def gradients_at(function: Callable[..., Any], args: tuple[Any, ...], live: list
         out = function(*full)
         leaves: list[Any] = []
         flatten(out.out if isinstance(out, Kept) else out, leaves)
-        return tuple([leaf for leaf in leaves if _differentiable(leaf)])
+        # What is no floating tensor, a number or None, has no cotangent, which looks like one that was not given.
+        places = [i for i, leaf in enumerate(leaves) if _differentiable(leaf)]
+        if len(given) == len(leaves):
+            given[:] = [given[i] for i in places]
+        return tuple([leaves[i] for i in places])
 
-    given: list[Any] = []
-    flatten(dy, given)
-    given = [value for value in given if value is None or _differentiable(value)]
     values = [args[i] for i in live]
     if _transforms():
         outs, pull = torch.func.vjp(of_live, *values)[:2]
