@@ -164,6 +164,15 @@ class Evaluator:
         new.fresh_graphs = self.fresh_graphs
         return new
 
+    def extended(self, values: Sequence[Any]) -> Evaluator:
+        """Return an evaluator of the same call with further positional arguments."""
+        wanted = {leaf.path for leaf in self.leaves if leaf.wanted}
+        how: dict[str, Any] = {"static": self.static, "nonleaf": self.nonleaf, "through_backward": self.through_backward}
+        new = Evaluator(self.target, [*self.args, *values], self.kwargs, wanted=wanted, **how)
+        new.hold_everything = self.hold_everything
+        new.fresh_graphs = self.fresh_graphs
+        return new
+
     def cast(self, dtype: torch.dtype) -> Evaluator:
         """Return an evaluator whose floating tensors have `dtype` (complex ones the complex dtype of that width)."""
         wide = {torch.float64: torch.complex128, torch.float32: torch.complex64, torch.float16: torch.complex32, torch.bfloat16: torch.complex64}

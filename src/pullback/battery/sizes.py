@@ -156,7 +156,12 @@ def _jittered(drawn: Tensor, flat: Tensor, generator: torch.Generator) -> Tensor
         return drawn
     noise = 1 + 0.05 * (2 * torch.rand(drawn.shape, generator=generator, dtype=torch.float64) - 1)
     moved = (drawn * noise.to(drawn.device)).to(drawn.dtype)
-    return moved if drawn.is_complex() else moved.clamp(flat.min(), flat.max())
+    if drawn.is_complex():
+        return moved
+    # What passes a bound is reflected there: clamped, many entries would be tied at the largest one.
+    low, high = flat.min(), flat.max()
+    moved = torch.where(moved > high, 2 * high - moved, torch.where(moved < low, 2 * low - moved, moved))
+    return moved.clamp(low, high)
 
 
 def _indices(drawn: Tensor, flat: Tensor, old: int, new: int, generator: torch.Generator) -> Tensor:

@@ -29,11 +29,13 @@ class Variant:
         path: Which argument.
         name: The change in words: ``"gate=None"``.
         evaluator: The call with it.
+        passed: Whether the argument is passed in the sample, rather than left at its default.
     """
 
     path: str
     name: str
     evaluator: Evaluator
+    passed: bool = True
 
 
 def other_branches(probe: Probe) -> Iterator[Variant]:

@@ -354,3 +354,143 @@ class MedianByNumpy(torch.autograd.Function):
 
 
 spares.append(pb.case(MedianByNumpy, torch.tensor([[1.0, 1, 0, 0, 1], [2, 2, 2, 2, 2]], dtype=torch.float64, requires_grad=True)))
+
+
+class Loss(torch.autograd.Function):
+    """What is summed is said by a word that the sample leaves at its default."""
+
+    @staticmethod
+    def forward(ctx, x, target, reduction="mean", delta=1.0):
+        gap = x - target
+        ctx.save_for_backward(gap)
+        ctx.reduction, ctx.delta = reduction, delta
+        loss = gap.square() * delta
+        if reduction == "mean":
+            return loss.mean()
+        return loss.sum() if reduction == "sum" else loss
+
+    @staticmethod
+    def backward(ctx, dy):
+        (gap,) = ctx.saved_tensors
+        grad = dy * 2 * gap * ctx.delta
+        if ctx.reduction == "mean":
+            grad = grad / gap.numel()
+        return grad, -grad, None, None
+
+
+class AlwaysMean(Loss):
+    @staticmethod
+    def backward(ctx, dy):
+        (gap,) = ctx.saved_tensors
+        grad = dy * 2 * gap * ctx.delta / gap.numel()
+        return grad, -grad, None, None
+
+
+class Norm(torch.autograd.Function):
+    """A flag and an order that are left at their defaults."""
+
+    @staticmethod
+    def forward(x, squared=False, order=2):
+        if order == 1:
+            return x.abs().sum(-1)
+        total = x.square().sum(-1)
+        return total if squared else total.sqrt()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        x, ctx.squared, ctx.order = inputs
+        ctx.save_for_backward(x, output)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, y = ctx.saved_tensors
+        if ctx.order == 1:
+            return dy[..., None] * x.sign(), None, None
+        return dy[..., None] * (2 * x if ctx.squared else x / y[..., None]), None, None
+
+
+class NormForgetsFlag(Norm):
+    @staticmethod
+    def backward(ctx, dy):
+        x, y = ctx.saved_tensors
+        if ctx.order == 1:
+            return dy[..., None] * x.sign(), None, None
+        return dy[..., None] * x / y[..., None], None, None
+
+
+class NormForgetsOrder(Norm):
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        x, y = ctx.saved_tensors
+        return dy[..., None] * (2 * x if ctx.squared else x / y[..., None]), None, None
+
+
+class Relaxed(torch.autograd.Function):
+    """With the flag it is a straight-through estimator, on purpose."""
+
+    @staticmethod
+    def forward(ctx, x, hard=False, dim=-1):
+        y = x.softmax(dim)
+        ctx.save_for_backward(y)
+        ctx.dim = dim
+        if hard:
+            return torch.zeros_like(y).scatter_(dim, y.argmax(dim, keepdim=True), 1.0)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        (y,) = ctx.saved_tensors
+        return y * (dy - (dy * y).sum(ctx.dim, keepdim=True)), None, None
+
+
+class OnlyMean(Loss):
+    """Other words are refused, in backward; it counts its gradients as the sample is."""
+
+    @staticmethod
+    def backward(ctx, dy):
+        if ctx.reduction != "mean":
+            raise NotImplementedError("only the mean has a gradient")
+        return Loss.backward(ctx, dy)
+
+
+class CountsTwo(Loss):
+    @staticmethod
+    def backward(ctx, dy):
+        return Loss.backward(ctx, dy)[:2]
+
+
+class Freezes(torch.autograd.Function):
+    """Nothing is saved for inference."""
+
+    @staticmethod
+    def forward(ctx, x, training=True):
+        if training:
+            ctx.save_for_backward(x)
+        return x.square()
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return 2 * x * dy, None
+
+
+def fixed(*shape):
+    return torch.linspace(-1.3, 1.7, torch.Size(shape).numel(), dtype=torch.float64).reshape(shape).requires_grad_()
+
+
+kills += [
+    pb.case(AlwaysMean, fixed(3, 4), fixed(4, 3).mT.detach()),
+    pb.case(AlwaysMean, fixed(3, 4), fixed(4, 3).mT.detach(), "mean", 0.5),
+    pb.case(NormForgetsFlag, fixed(3, 4)),
+    pb.case(NormForgetsOrder, fixed(3, 4)),
+]
+spares += [
+    pb.case(Loss, fixed(3, 4), fixed(4, 3).mT.detach()),
+    pb.case(Loss, fixed(3, 4), fixed(4, 3).mT.detach(), "sum"),
+    pb.case(Norm, fixed(3, 4)),
+    pb.case(Relaxed, fixed(3, 4)),
+    pb.case(OnlyMean, fixed(3, 4), fixed(4, 3).mT.detach()),
+    pb.case(CountsTwo, fixed(3, 4), fixed(4, 3).mT.detach()),
+    pb.case(Freezes, fixed(3, 4)),
+]

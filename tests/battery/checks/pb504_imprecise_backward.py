@@ -123,7 +123,6 @@ def x(*shape, dtype=torch.float64):
 
 labels = torch.tensor([0, 2, 3])
 
-unsteady = ("RowByRow",)
 kills = [
     pb.case(RowByRow, x(3, 4), x(4)),
     pb.case(RowByRow, x(3, 4, dtype=torch.bfloat16), x(4, dtype=torch.bfloat16)),

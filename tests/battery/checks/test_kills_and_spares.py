@@ -20,19 +20,24 @@ GOLDEN = HERE.parents[1] / "golden" / "mutants.txt"
 FILES = {path.stem[:5].upper(): path for path in sorted(HERE.glob("pb*.py"))}
 
 
+@cache
 def load(path):
-    name = f"kills_and_spares_{path.stem}"
-    if name not in sys.modules:
-        spec = importlib.util.spec_from_file_location(name, path)
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[name] = module
-        with torch.random.fork_rng(devices=[]):
-            torch.manual_seed(sum(map(ord, name)))
-            spec.loader.exec_module(module)
-    return sys.modules[name]
+    return loaded_anew(path, "")
 
 
-def mutants(kind):
+def loaded_anew(path, suffix="_anew"):
+    """Return the module of one file: what its Functions keep between calls is as at the beginning, and so is what it draws."""
+    name = f"kills_and_spares_{path.stem}{suffix}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(sum(map(ord, path.stem)))
+        spec.loader.exec_module(module)
+    return module
+
+
+def mutants(kind, load=load):
     """Return (identity, code, case) for every case of a kind; the identity is stable as long as the lists only grow at their ends."""
     found = []
     for code, path in FILES.items():
@@ -109,6 +114,6 @@ def test_golden_lists_every_mutant():
 @pytest.mark.slow
 def test_golden_is_what_the_battery_says():
     """Slow, since sweeps with a budget may find one code more or less on another machine: read the difference, do not just write it anew."""
-    chosen = [(identity, code, case) for identity, code, case in mutants("kills") if steady(code, identity) and not on_gpu(code)]
+    chosen = [(identity, code, case) for identity, code, case in mutants("kills", loaded_anew) if steady(code, identity) and not on_gpu(code)]
     now = {identity: codes(run_case(case, settings(code))) for identity, code, case in chosen}
     assert {identity: golden().get(identity) for identity in now} == now, "run `make golden` and read the difference"

@@ -10,6 +10,7 @@ from ...diagnosis.where import describe
 from ...report.finding import Evidence, Finding
 from .. import tolerance
 from ..base import Check, Skipped
+from ..branches import excused, other_settings
 from ..conjugates import missing_conjugate
 from ..correct import corrected_line
 from ..diagnose import causes
@@ -17,6 +18,7 @@ from ..edges import agree, by_entry, failures
 from ..evaluate import UserCodeError
 from ..locate import locate
 from ..probe import Probe, gradient_name
+from ..refusals import refuses
 from ..rounding import rounded_away
 from ..truth import eager
 from ..value import InputVerdict
@@ -37,7 +39,8 @@ class WrongGradient(Check):
         Each input moves along random signed directions; the change of the outputs, paired with random signed cotangents ±{1/2, 1, 2}, must equal the
         change that backward predicts. A five-point stencil per output element gives the derivative, its truncation and its rounding noise, and at
         kinks the interval between the one-sided derivatives; the tolerance is the sum of what was measured. Where backward is not linear in
-        grad_output the comparison uses non-negative cotangents.
+        grad_output the comparison uses non-negative cotangents. Where the gradient is right, flags are turned round, optional arguments left out, and
+        the words and whole numbers that the code compares an argument with are passed, also for parameters that the sample leaves at their default.
 
     Example:
         ``return 2 * grad_output`` for ``forward = x * x``: the factor x is missing.
@@ -86,17 +89,17 @@ class WrongGradient(Check):
 
     def _in_other_branches(self, probe: Probe) -> Iterator[Finding]:
         end = time.thread_time() + BUDGET
-        for variant in other_branches(probe):
+        for variant in (*other_branches(probe), *other_settings(probe)):
             if time.thread_time() > end:
                 return
             try:
                 edges = failures(probe, variant.evaluator)
             except UserCodeError as error:
-                if error.stage == "backward":
+                if error.stage == "backward" and not refuses(error):
                     yield self._raises_in_branch(probe, variant, error)
                 continue
             for edge in edges:
-                if edge.kind != "nan too":
+                if edge.kind != "nan too" and not excused(probe, variant, edge):
                     yield self._wrong_in_branch(probe, variant, edge.verdict)
 
     def _wrong_in_branch(self, probe: Probe, variant: Variant, wrong: InputVerdict) -> Finding:
@@ -124,7 +127,7 @@ class WrongGradient(Check):
         return self.finding(
             probe,
             f"{probe.backward_name} raises with {variant.name}, which forward accepts",
-            severity="note" if probe.case.origin == "searched" else "error",
+            severity="note" if probe.case.origin == "searched" or not variant.passed else "error",
             evidence=[Evidence(f"backward with {variant.name}", got=error.short, expected="gradients, or a forward that refuses")],
             cause=f"a branch of backward for {variant.path} was never run",
             certain=True,
