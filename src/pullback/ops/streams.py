@@ -81,28 +81,19 @@ def words(seed: Tensor, like: Tensor, flip: int = 0) -> Tensor:
     return (h * _signed(_SECOND, 32)).reshape(like.shape)
 
 
-def blocks(seed: int, count: int, whole: bool = False) -> Iterator[tuple[slice, Tensor]]:
-    """Yield the words of `count` places on the CPU block by block.
-
-    Args:
-        seed: The seed.
-        count: How many places.
-        whole: Whether the last block is to have all its words, also those beyond `count`.
-
-    Yields:
-        Where the block lies, and its words in a buffer that the next block overwrites.
-    """
-    table = _table()
-    h, shifted = torch.empty_like(table), torch.empty_like(table)
+def blocks(seed: int, count: int) -> Iterator[tuple[slice, Tensor]]:
+    """Yield the words of `count` places on the CPU block by block: where the block lies, and its words in a buffer that the next block overwrites."""
+    buffers = torch.empty((2, min(count, BLOCK)), dtype=torch.int32)
     for block, start in enumerate(range(0, count, BLOCK)):
         size = min(BLOCK, count - start)
-        first, second = keys_of(seed, block)
-        if not whole:
-            h, shifted, table = h[:size], shifted[:size], table[:size]
-        torch.add(table, first, out=h)
-        h.bitwise_xor_(torch.bitwise_right_shift(h, 16, out=shifted)).mul_(_FIRST).bitwise_xor_(second)
-        h.bitwise_xor_(torch.bitwise_right_shift(h, 15, out=shifted)).mul_(_signed(_SECOND, 32))
-        yield slice(start, start + size), h
+        yield slice(start, start + size), _fill(keys_of(seed, block), _table()[:size], buffers[0, :size], buffers[1, :size])
+
+
+def _fill(keys: tuple[int, int], places: Tensor, word: Tensor, shifted: Tensor) -> Tensor:
+    """Write the words of `places`, times 0x9E3779B1, into `word`."""
+    torch.add(places, keys[0], out=word)
+    word.bitwise_xor_(torch.bitwise_right_shift(word, 16, out=shifted)).mul_(_FIRST).bitwise_xor_(keys[1])
+    return word.bitwise_xor_(torch.bitwise_right_shift(word, 15, out=shifted)).mul_(_signed(_SECOND, 32))
 
 
 @functools.cache
@@ -149,13 +140,19 @@ def normal(seed: Tensor, like: Tensor) -> Tensor:
 def normal_blocks(seed: int, count: int) -> Iterator[tuple[slice, Tensor]]:
     """Yield the normal numbers of `count` places on the CPU block by block, in a buffer that the next block overwrites."""
     half = BLOCK // 2
-    out, radius, angle = torch.empty(BLOCK), torch.empty(half), torch.empty(half)
-    for where, word in blocks(seed, count, whole=True):
-        radius.copy_(word[:half]).mul_(2.0**-32).add_(_MIDDLE).log_().mul_(-2).sqrt_()
-        angle.copy_(word[half:]).mul_(math.tau * 2.0**-32)
-        torch.cos(angle, out=out[:half]).mul_(radius)
-        torch.sin(angle, out=out[half:]).mul_(radius)
-        yield where, out[: where.stop - where.start]
+    room = min(count, half)
+    word, shifted = torch.empty((2, room), dtype=torch.int32)
+    radius, angle, out = torch.empty(room), torch.empty(room), torch.empty(2 * room)
+    for block, start in enumerate(range(0, count, BLOCK)):
+        size = min(BLOCK, count - start)
+        pairs, keys = min(size, half), keys_of(seed, block)
+        table, w, s, r, a = _table(), word[:pairs], shifted[:pairs], radius[:pairs], angle[:pairs]
+        r.copy_(_fill(keys, table[:pairs], w, s)).mul_(2.0**-32).add_(_MIDDLE).log_().mul_(-2).sqrt_()
+        a.copy_(_fill(keys, table[half : half + pairs], w, s)).mul_(math.tau * 2.0**-32)
+        torch.cos(a, out=out[:pairs]).mul_(r)
+        if size > half:
+            torch.sin(a, out=out[half:BLOCK]).mul_(r)
+        yield slice(start, start + size), out[:size]
 
 
 def normal_of_words(seed: Tensor, like: Tensor) -> Tensor:

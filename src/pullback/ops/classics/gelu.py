@@ -14,6 +14,8 @@ from ...authoring.op import Sample, op, sample
 from .. import arguments
 from ..kernels import cpu
 
+_gelu_backward = torch.ops.aten.gelu_backward.default
+
 
 def gelu_reference(x: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
     """GELU in plain torch."""
@@ -67,7 +69,7 @@ def gelu(x: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
 @gelu.vjp("x")
 def _(dy: Tensor, x: Tensor, approximate: str) -> Tensor:
     fast = cpu.flat("gelu_tanh_backward", dy, x) if approximate == "tanh" else None
-    return torch.ops.aten.gelu_backward(dy, x, approximate=approximate) if fast is None else fast
+    return _gelu_backward(dy, x, approximate=approximate) if fast is None else fast
 
 
 @gelu.samples

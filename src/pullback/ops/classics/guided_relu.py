@@ -11,6 +11,8 @@ from ...authoring.op import Sample, op, sample
 from .. import arguments
 from ..kernels import cpu
 
+_threshold_backward = torch.ops.aten.threshold_backward.default
+
 
 def guided_relu_reference(x: Tensor) -> Tensor:
     """The same in plain torch, by a hook."""
@@ -60,12 +62,12 @@ def guided_relu(x: Tensor) -> Tensor:
 @guided_relu.vjp("x", exact=False, linear=False, reason="guided backpropagation")
 def _(dy: Tensor, out: Tensor) -> Tensor:
     fast = cpu.flat("guided_relu_backward", dy, out)
-    return torch.ops.aten.threshold_backward(dy.clamp(min=0), out, 0) if fast is None else fast
+    return _threshold_backward(dy.clamp(min=0), out, 0) if fast is None else fast
 
 
 @guided_relu.jvp
 def _(tangents, out):
-    return torch.ops.aten.threshold_backward(tangents.x, out, 0)
+    return _threshold_backward(tangents.x, out, 0)
 
 
 @guided_relu.samples

@@ -10,6 +10,8 @@ from torch import Tensor
 from ...authoring.op import Sample, op, sample
 from .. import arguments
 
+_threshold_backward = torch.ops.aten.threshold_backward.default
+
 
 def relu_reference(x: Tensor) -> Tensor:
     """ReLU in plain torch."""
@@ -52,7 +54,7 @@ def relu(x: Tensor) -> Tensor:
 
 @relu.vjp("x")
 def _(dy: Tensor, out: Tensor) -> Tensor:
-    return torch.ops.aten.threshold_backward(dy, out, 0)
+    return _threshold_backward(dy, out, 0)
 
 
 @relu.samples

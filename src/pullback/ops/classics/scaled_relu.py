@@ -10,6 +10,8 @@ from torch import Tensor
 from ...authoring.op import Sample, op, sample
 from .. import arguments
 
+_leaky_relu_backward = torch.ops.aten.leaky_relu_backward.default
+
 
 def scaled_relu_reference(x: Tensor, coefficient: float | Tensor) -> Tensor:
     """The same in plain torch, by a detour: the value of one function with the gradient of another."""
@@ -70,7 +72,7 @@ def _(x: Tensor, coefficient: float | Tensor) -> Tensor:
 @scaled_relu.vjp("x")
 def _(dy: Tensor, out: Tensor, coefficient: float | Tensor) -> Tensor:
     if not isinstance(coefficient, Tensor) and coefficient >= 0:
-        return torch.ops.aten.leaky_relu_backward(dy, out, coefficient, True)
+        return _leaky_relu_backward(dy, out, coefficient, True)
     return torch.where(out > 0, dy, (coefficient * dy).to(dy.dtype))
 
 

@@ -10,6 +10,8 @@ from torch import Tensor
 from ...authoring.op import Sample, op, sample
 from .. import arguments
 
+_sigmoid_backward = torch.ops.aten.sigmoid_backward.default
+
 
 def sigmoid_reference(x: Tensor) -> Tensor:
     """Sigmoid in plain torch."""
@@ -52,7 +54,7 @@ def sigmoid(x: Tensor) -> Tensor:
 
 @sigmoid.vjp("x")
 def _(dy: Tensor, out: Tensor) -> Tensor:
-    return torch.ops.aten.sigmoid_backward(dy, out)
+    return _sigmoid_backward(dy, out)
 
 
 @sigmoid.samples

@@ -11,6 +11,8 @@ from ...authoring.op import Sample, op, sample
 from .. import arguments
 from ..kernels import cpu
 
+_silu_backward = torch.ops.aten.silu_backward.default
+
 
 def swish_reference(x: Tensor, beta: float | Tensor = 1.0) -> Tensor:
     """Swish in plain torch."""
@@ -56,20 +58,20 @@ def swish(x: Tensor, beta: float | Tensor = 1.0) -> Tensor:
         arguments.broadcasts("swish", x=x, beta=beta)
         return x * torch.sigmoid(beta * x)
     arguments.number("swish", "beta", beta)
+    if beta == 1:
+        return torch.nn.functional.silu(x)
     fast = cpu.flat("swish_forward", x, numbers=(beta,))
-    if fast is not None:
-        return fast
-    return torch.nn.functional.silu(x) if beta == 1 else x * torch.sigmoid(beta * x)
+    return x * torch.sigmoid(beta * x) if fast is None else fast
 
 
 @swish.vjp("x")
 def _(dy: Tensor, x: Tensor, beta: float | Tensor) -> Tensor:
     if not isinstance(beta, Tensor):
+        if beta == 1 and not torch.is_grad_enabled():
+            return _silu_backward(dy, x)  # fused, and has no derivative of its own
         fast = cpu.flat("swish_backward", dy, x, numbers=(beta,))
         if fast is not None:
             return fast
-        if beta == 1 and not torch.is_grad_enabled():
-            return torch.ops.aten.silu_backward(dy, x)  # fused, and has no derivative of its own
     s = torch.sigmoid(beta * x)
     return dy * (s + beta * x * s * (1 - s))
 

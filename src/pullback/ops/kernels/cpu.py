@@ -119,7 +119,7 @@ def flat(name: str, *tensors: Tensor, numbers: tuple[float, ...] = (), extra: tu
     if torch.compiler.is_compiling() or _loaded is None or not usable(*tensors):
         return None
     first = tensors[0]
-    out = torch.empty(first.shape, dtype=torch.float32)
+    out = torch.empty_like(first)
     pointers = [tensor.data_ptr() for tensor in (*tensors, out, *extra)]
     _loaded[name](first.numel(), torch.get_num_threads(), *pointers, *numbers)
     return out
