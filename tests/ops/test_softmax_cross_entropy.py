@@ -28,7 +28,7 @@ def test_against_reference(prove):
 
 
 def test_check(passes_check):
-    passes_check(pb.ops.softmax_cross_entropy)
+    passes_check(pb.ops.softmax_cross_entropy, select=["PB5", "PB6"])
 
 
 @pytest.mark.slow

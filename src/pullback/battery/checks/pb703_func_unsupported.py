@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
+
 from ...capture.calls import methods_of
 from ...report.finding import Evidence, Finding
 from ..base import Check
+from ..functional import functional, held
 from ..keeping import owner
 from ..probe import Probe
 
@@ -18,7 +21,7 @@ class FuncUnsupported(Check):
         ``torch.func.grad``, ``vmap``, ``jacrev``, ``hessian`` and everything built on them raise when they meet the Function.
 
     How it is measured:
-        The class defines no ``setup_context``.
+        The class defines no ``setup_context``, and the target, called under ``torch.func.vjp``, does not get by without it.
 
     Instead:
         Split forward: ``forward(x, ...)`` computes, ``setup_context(ctx, inputs, output)`` saves. ``generate_vmap_rule = True`` adds vmap where
@@ -35,7 +38,7 @@ class FuncUnsupported(Check):
 
     def run(self, probe: Probe) -> Iterator[Finding]:
         function = probe.function
-        if function is None or "setup_context" in methods_of(function):
+        if function is None or "setup_context" in methods_of(function) or _takes_another_way(probe):
             return
         yield self.finding(
             probe,
@@ -47,3 +50,15 @@ class FuncUnsupported(Check):
             certain=True,
             fix="move what forward does with ctx into setup_context(ctx, inputs, output)",
         )
+
+
+def _takes_another_way(probe: Probe) -> bool:
+    """Whether the target, a callable that uses the Function, does something else under a transform."""
+    if probe.target.function is not None:
+        return False
+    try:
+        op = functional(probe)
+        held(lambda: torch.func.vjp(op.call, *op.points)[0])
+    except Exception:  # torch refuses the Function, or the target raises what it likes
+        return False
+    return True
