@@ -22,6 +22,11 @@ if TYPE_CHECKING:
     from .classics.sigmoid import sigmoid as sigmoid
     from .classics.split import split as split
     from .classics.swish import swish as swish
+    from .collectives.all_gather import all_gather as all_gather
+    from .collectives.all_reduce import all_reduce as all_reduce
+    from .collectives.copy_to_group import copy_to_group as copy_to_group
+    from .collectives.reduce_from_group import reduce_from_group as reduce_from_group
+    from .collectives.reduce_scatter import reduce_scatter as reduce_scatter
     from .fused._products import probe_products as probe_products
     from .fused.checkpointed import checkpointed as checkpointed
     from .fused.layer_norm import layer_norm as layer_norm
@@ -58,11 +63,14 @@ if TYPE_CHECKING:
 # A module named like its op lies in a family's folder, so importing it never takes the op's place in this one.
 _HOMES = {
     "add_noise": "classics.add_noise",
+    "all_gather": "collectives.all_gather",
+    "all_reduce": "collectives.all_reduce",
     "argmax_onehot_ste": "surrogates.argmax_onehot_ste",
     "checkpointed": "fused.checkpointed",
     "clamp_ste": "surrogates.clamp_ste",
     "clip_gradient": "gradients.clip_gradient",
     "compile_kernels": "kernels.cpu",
+    "copy_to_group": "collectives.copy_to_group",
     "dropout": "classics.dropout",
     "eigh": "implicit.eigh",
     "exp_scaled": "classics.exp_scaled",
@@ -84,6 +92,8 @@ _HOMES = {
     "muladd": "classics.muladd",
     "observe": "classics.observe",
     "probe_products": "fused._products",
+    "reduce_from_group": "collectives.reduce_from_group",
+    "reduce_scatter": "collectives.reduce_scatter",
     "relu": "classics.relu",
     "reverse_gradient": "gradients.reverse_gradient",
     "rms_norm": "fused.rms_norm",
