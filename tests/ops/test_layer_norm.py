@@ -58,3 +58,18 @@ def test_bias_alone_keeps_nothing():
     with torch.autograd.graph.saved_tensors_hooks(lambda tensor: kept.append(tensor) or tensor, lambda tensor: tensor):
         pb.ops.layer_norm(torch.ones(3, 4), torch.ones(4), bias)
     assert kept == []
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16])
+def test_a_float32_weight_beside_another_dtype(dtype):
+    torch.manual_seed(0)
+    x, weight = torch.randn(5, 6, dtype=dtype).requires_grad_(), torch.randn(6).requires_grad_()
+    y = pb.ops.layer_norm(x, weight, weight)
+    want = F.layer_norm(x.double(), (6,), weight.double(), weight.double())
+    assert y.dtype == dtype
+    tolerance = {"rtol": 0, "atol": 16 * torch.finfo(dtype).eps}
+    torch.testing.assert_close(y.double(), want, **tolerance)
+    got = torch.autograd.grad(y.double().sin().sum(), (x, weight))
+    exact = torch.autograd.grad(want.sin().sum(), (x, weight))
+    assert [g.dtype for g in got] == [dtype, torch.float32]
+    torch.testing.assert_close(got[0], exact[0].to(dtype), rtol=0, atol=0.1 if dtype is torch.bfloat16 else 1e-12)

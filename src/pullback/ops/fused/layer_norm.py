@@ -64,11 +64,14 @@ def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = No
             arguments.floating("layer_norm", **{name: value})
             arguments.shape("layer_norm", name, value, x.shape[-1])
     shape = (x.shape[-1],)
-    if x.device.type != "cpu" or accurate(x) == x.dtype:
+    alike = all(value is None or value.dtype == x.dtype for value in (weight, bias))
+    if alike and (x.device.type != "cpu" or accurate(x) == x.dtype):
         y, m, r = torch.native_layer_norm(x, shape, weight, bias, eps)
         return keep(y, m=m, r=r)
-    # On CPU the kernel would keep m and r in half precision.
-    y, m, r = torch.native_layer_norm(x.float(), shape, None if weight is None else weight.float(), None if bias is None else bias.float(), eps)
+    # On CPU the kernel would keep m and r in half precision, on CUDA it takes no float32 weight beside it, as there is under autocast.
+    wide = accurate(x)
+    w, b = (None if value is None else value.to(wide) for value in (weight, bias))
+    y, m, r = torch.native_layer_norm(x.to(wide), shape, w, b, eps)
     return keep(y.to(x.dtype), m=m, r=r)
 
 
@@ -78,7 +81,8 @@ def _(
 ) -> tuple[Tensor | None, Tensor | None, Tensor | None]:
     if x is None or m is None or r is None:
         return None, None, rows_of(dy).sum(0)
-    if wanted[0] and x.dtype == dy.dtype and (x.dtype == r.dtype or x.is_cuda) and eager(dy, x, weight, m, r):
+    alike = x.dtype == dy.dtype and (weight is None or weight.dtype == x.dtype) and (x.dtype == r.dtype or x.is_cuda)
+    if wanted[0] and alike and eager(dy, x, weight, m, r):
         # The kernel wants to see a weight and a bias where it is to return their gradients, and fails on CPU without x's.
         seen = x.new_empty(x.shape[-1]) if weight is None else weight
         return torch.ops.aten.native_layer_norm_backward(dy, x, (x.shape[-1],), m, r, weight, seen if wanted[2] else None, wanted)

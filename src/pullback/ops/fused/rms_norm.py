@@ -13,7 +13,7 @@ from ..kernels import cpu
 from ._eager import accurate, blocks, eager, rows_of
 from ._triton import ready
 
-WIDEST = 1 << 16
+WIDEST = 1 << 15
 """The longest row that the Triton kernel holds at once."""
 BLOCK, PARTS = 1 << 16, 64
 """Elements that are gone through at once, and in how many runs of rows the C kernel sums at most."""

@@ -77,8 +77,10 @@ def losses(logits: Tensor, target: Tensor, ignore_index: int, label_smoothing: f
     logits = logits if logits.stride(-1) == 1 else logits.contiguous()
     rows, classes = logits.shape
     loss, lse = torch.empty((2, rows), dtype=torch.float32, device=logits.device).unbind()
-    if rows:
-        options = (ignore_index, label_smoothing, soft_cap or 1.0, z_loss)
+    if not rows:
+        return loss, lse
+    options = (ignore_index, label_smoothing, soft_cap or 1.0, z_loss)
+    with torch.cuda.device_of(logits):
         _losses[(rows,)](logits, target.contiguous(), loss, lse, classes, logits.stride(0), *options, **_tile(classes, soft_cap))
     return loss, lse
 
@@ -97,9 +99,11 @@ def gradients(
     """Write the gradient of ``sum(scale · losses)`` for the logits into `out`, which may be `logits`."""
     logits = logits if logits.stride(-1) == 1 else logits.contiguous()
     rows, classes = logits.shape
-    if rows:
-        options = (ignore_index, label_smoothing, soft_cap or 1.0, z_loss)
-        strides = (logits.stride(0), out.stride(0))
+    if not rows:
+        return out
+    options = (ignore_index, label_smoothing, soft_cap or 1.0, z_loss)
+    strides = (logits.stride(0), out.stride(0))
+    with torch.cuda.device_of(logits):
         _gradients[(rows,)](logits, target.contiguous(), scale.contiguous(), lse, out, classes, *strides, *options, **_tile(classes, soft_cap))
     return out
 

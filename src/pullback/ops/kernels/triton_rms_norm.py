@@ -9,9 +9,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-WIDEST = 1 << 16
-"""The longest row that fits into a program's registers."""
 TILE = 1 << 12
+"""Elements of a tile of rows, if a row is not longer."""
 
 
 @triton.jit
@@ -62,7 +61,9 @@ def forward(x: Tensor, weight: Tensor | None, eps: float) -> tuple[Tensor, Tenso
     x, weight = _packed(x), None if weight is None else weight.contiguous()
     y, r = torch.empty((rows, n), dtype=x.dtype, device=x.device), torch.empty(rows, dtype=torch.float32, device=x.device)
     tile = _tile(n, weight)
-    if rows:
+    if not rows:
+        return y, r
+    with torch.cuda.device_of(x):
         _forward[(-(-rows // tile["ROWS"]),)](x, weight, y, r, rows, n, x.stride(0), eps, **tile)
     return y, r
 
@@ -76,7 +77,9 @@ def backward(dy: Tensor, x: Tensor, weight: Tensor | None, r: Tensor) -> tuple[T
     per_program = max(1, -(-tiles // _programs(x.device)))
     programs = -(-tiles // per_program)
     partial = torch.empty((programs, n), dtype=torch.float32, device=x.device) if weight is not None else None
-    if rows:
+    if not rows:
+        return dx, None if partial is None else partial.sum(0)
+    with torch.cuda.device_of(x):
         _backward[(programs,)](dy, x, weight, r, dx, partial, rows, n, dy.stride(0), x.stride(0), per_program, **tile)
     return dx, None if partial is None else partial.sum(0)
 
