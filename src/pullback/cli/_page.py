@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import itertools
 import json
 import re
 import subprocess
@@ -9,12 +11,15 @@ import sys
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from ..battery.outcomes import Options, Outcome
 from ..report.render.html import page_of, render
 from ..report.report import Report
 from ._output import emit
+
+if TYPE_CHECKING:
+    from ..capture.case import Case
 
 SUBJECTS = 12
 _CASE = re.compile(r"--case (\d+)")
@@ -28,6 +33,17 @@ def write_page(report: Report, outcomes: Sequence[Outcome], options: Options, ou
     at_fault = [outcome for outcome in outcomes if outcome.found and outcome.samples and outcome.report.worst() in ("error", "warning")]
     with ThreadPoolExecutor(options.jobs) as pool:
         sections = [section for found in pool.map(lambda outcome: _sections(outcome, options), at_fault[:SUBJECTS]) for section in found]
+    emit(render(page_of(report, sections)), output)
+
+
+def write_page_of_cases(report: Report, cases: Iterable[Case], seed: int, output: Path | None) -> None:
+    """Write the page of a report and of samples, whose code is run in this process; what cannot be looked at is left out."""
+    from .see import data, look
+
+    sections: list[dict[str, Any]] = []
+    for case in itertools.islice(cases, SUBJECTS):
+        with contextlib.suppress(Exception), contextlib.redirect_stdout(sys.stderr):
+            sections += sections_of(data(look(case, seed)))
     emit(render(page_of(report, sections)), output)
 
 

@@ -6,8 +6,8 @@ import importlib.util
 import json
 import os
 import shlex
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,8 +21,10 @@ from ._output import formats, write
 from ._suppress import suppress
 
 if TYPE_CHECKING:
+    from ..capture.case import Case
     from ..capture.recorded import Recording
     from ..recorder.launch import Program
+    from ..recorder.resolve import Resolver
     from ..recorder.run import Run
 
 
@@ -157,7 +159,8 @@ def _run(ctx: click.Context, program: Program, words: list[str], output: Path | 
         return status
     command = _again(["record", *words] if output is None else ["check", str(output)], settings)
     report = run.report(**settings, configured=ctx.meta["pullback.declare"], command=command)
-    return status or tell(report, run, **_how(given))
+    found = _Recorded(run.recording, None, settings["seed"])
+    return status or tell(report, run, found, **_how(given))
 
 
 def _again(words: list[str], settings: dict[str, Any]) -> Callable[[str], str]:
@@ -177,16 +180,41 @@ def _hint(output: Path | None) -> None:
         click.echo(f"pullback: this is one of {_world()} ranks, and is not checked here: {keep}pullback check {name}", err=True)
 
 
-def tell(report: Report, run: Run | None, *, output_format: str, report_file: Path | None, fail_on: str) -> int:
+@dataclass(frozen=True, slots=True)
+class _Recorded:
+    """What a page shows calls of: a recording, what finds its code (None: what ran is still there), and a seed."""
+
+    recording: Recording
+    resolver: Resolver | None
+    seed: int
+
+
+def tell(report: Report, run: Run | None, found: _Recorded, *, output_format: str, report_file: Path | None, fail_on: str) -> int:
     """Write a report and return the exit status that it stands for."""
     report = _suppressed(report)
-    write(report, output_format, report_file)
+    if output_format == "html":
+        from ._page import write_page_of_cases
+
+        write_page_of_cases(report, _cases(report, found), found.seed, report_file)
+    else:
+        write(report, output_format, report_file)
     if run is not None and not report.subjects:
         click.echo("pullback: the program applied no custom Function, op or torch.library op", err=True)
     grave = SEVERITIES[: SEVERITIES.index(fail_on) + 1]  # type: ignore[arg-type]
     if any(finding.severity in grave for finding in report.findings):
         return 1
     return 0 if any(check.status in RAN for check in report.checks) else 1
+
+
+def _cases(report: Report, found: _Recorded) -> Iterator[Case]:
+    """Yield a recorded call of each subject at fault."""
+    from ..recorder.replay import first_case
+
+    at_fault = {finding.subject for finding in report.findings if finding.severity != "note"}
+    for record in found.recording.functions:
+        case = first_case(record, found.resolver, seed=found.seed) if record.name in at_fault else None
+        if case is not None:
+            yield case
 
 
 def _suppressed(report: Report) -> Report:
@@ -243,5 +271,6 @@ def check_files(
         show_profile(merged, output_format, report_file)
         return 0
     command = _again(["check", *map(str, paths)], {**settings, "modules": modules})
-    report = check_recording(merged, resolver=Resolver(modules), modules=modules, command=command, configured=declare, **settings)
-    return tell(report, None, output_format=output_format, report_file=report_file, fail_on=fail_on)
+    resolver = Resolver(modules)
+    report = check_recording(merged, resolver=resolver, modules=modules, command=command, configured=declare, **settings)
+    return tell(report, None, _Recorded(merged, resolver, settings["seed"]), output_format=output_format, report_file=report_file, fail_on=fail_on)

@@ -54,7 +54,7 @@ def see(ctx: click.Context, target: str, number: int, cases: str | None, seed: i
         raise click.ClickException("seeing a Function needs PyTorch, which is not installed: pip install 'pullback[torch]'")
     with contextlib.redirect_stdout(sys.stderr):
         found = _case(target, number, cases, seed, ctx.meta["pullback.declare"])
-        seen = _see(found, seed)
+        seen = look(found, seed)
     text = {"text": _text, "svg": _svg, "mermaid": _mermaid, "json": _json, "html": _html}[form](seen)
     emit(text, output)
 
@@ -85,7 +85,8 @@ def _case(spec: str, number: int, cases: str | None, seed: int, configured: Mapp
     return samples[number]
 
 
-def _see(case: Case, seed: int) -> Seen:
+def look(case: Case, seed: int) -> Seen:
+    """Return what there is to see of a sample; its code is run in this process."""
     from ..battery.discover import seed_everything
     from ..battery.samples import describe
     from ..capture.calls import resolve_target
@@ -153,14 +154,15 @@ def _html(seen: Seen) -> str:
     from ._page import sections_of
 
     sample = seen.sample if seen.sample.endswith(")") else f"{seen.subject}({seen.sample})"
-    return render({"schema": SCHEMA, "title": sample, "sections": sections_of(_data(seen))})
+    return render({"schema": SCHEMA, "title": sample, "sections": sections_of(data(seen))})
 
 
 def _json(seen: Seen) -> str:
-    return json.dumps(_data(seen), indent=2)
+    return json.dumps(data(seen), indent=2)
 
 
-def _data(seen: Seen) -> dict[str, Any]:
+def data(seen: Seen) -> dict[str, Any]:
+    """Return what is seen as JSON data."""
     from ..views.saved_memory import saved_section
     from ..views.sections import graph_section
     from ..views.trace import trace_section

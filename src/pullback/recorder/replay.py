@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
@@ -95,6 +96,15 @@ def _compiled(recording: Recording) -> Report:
     return Report(checks=runs, subjects=tuple(names))
 
 
+def first_case(record: FunctionRecord, resolver: Resolver | None = None, *, seed: int = 0) -> Case | None:
+    """Return the first recorded call of a derivative that can be made again, its code found by the resolver; None where there is none."""
+    checked = _Checked(record, resolver, str, {}, Settings(seed=seed))
+    for index, signature in enumerate(chosen(record)):
+        with contextlib.suppress(NotFoundError, *_NOT_MADE):
+            return checked.case(checked._target(), Declaration(), signature, index)
+    return None
+
+
 class _Checked:
     """One derivative: its code, its calls, and what the battery says of them."""
 
@@ -142,10 +152,9 @@ class _Checked:
     def _one(self, target: Any, declaration: Declaration, signature: Signature, index: int) -> Report:
         """Return the report on one recorded call, told as what the program did."""
         try:
-            args, kwargs = _arguments(signature.call, self.settings.seed)
-        except (Unreplayable, ValueError, OverflowError, RuntimeError) as error:
+            case = self.case(target, declaration, signature, index)
+        except _NOT_MADE as error:
             return self._skipped(clean(error, limit=200))
-        case = Case(_runnable(target, args, kwargs, signature), args, kwargs, declaration, origin="recorded", index=index)
         report = run_case(case, self.settings)
         if signature.gradients and not any(f.code == "PB604" for f in report.findings):
             report = report.merge(Report(tuple(recorded_layouts(case, signature, self.settings))))
@@ -155,6 +164,15 @@ class _Checked:
             checks=tuple(replace(run, subject=self.record.name) for run in report.checks),
             subjects=(self.record.name,),
         )
+
+    def case(self, target: Any, declaration: Declaration, signature: Signature, index: int) -> Case:
+        """Return a recorded call as a sample.
+
+        Raises:
+            Unreplayable: where it cannot be made again, or another of `_NOT_MADE`.
+        """
+        args, kwargs = _arguments(signature.call, self.settings.seed)
+        return Case(_runnable(target, args, kwargs, signature), args, kwargs, declaration, origin="recorded", index=index)
 
     def _told(self, finding: Finding, signature: Signature, index: int) -> Finding:
         stored = {t.how for t in signature.call.tensors} - {"whole"} if signature.call else set()
@@ -176,6 +194,9 @@ class _Checked:
         finding = Finding(code, codes.name_of(code), codes.registry()[code].severity, "fail", self.record.name, message)
         return Report((finding,), (CheckRun(code, self.record.name, "skipped", message),), (self.record.name,))
 
+
+_NOT_MADE = (Unreplayable, ValueError, OverflowError, RuntimeError)
+"""What is raised where a recorded call cannot be made again."""
 
 _COSTS = ("PB901",)
 """What is in vain where an argument is frozen may be needed by other calls: no fault of the op."""
@@ -265,4 +286,4 @@ def _runnable(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any], signat
     return target
 
 
-__all__ = ["check_recording", "chosen", "text"]
+__all__ = ["check_recording", "chosen", "first_case", "text"]
