@@ -571,7 +571,10 @@ def version_of(tensor: Any) -> int:
 
     Fallback: none; documented but underscored. Retire when `Tensor._version` gets a public name.
     """
-    return 0 if tensor.is_inference() else tensor._version
+    try:
+        return tensor._version
+    except RuntimeError:
+        return 0
 
 
 def on_gradient(tensor: Any, hook: Callable[[Any], None]) -> None:

@@ -303,6 +303,24 @@ def test_gradients_that_have_a_graph_are_measured():
     model.zero_grad()
 
 
+def test_large_finite_numbers_are_no_fault():
+    model = nn.Linear(4, 4)
+    with pb.watch(model, on_fault=lambda fault: None) as watch:
+        (1e30 * model(torch.ones(2, 4))).sum().backward()
+        model.zero_grad()
+        model(torch.full((2, 4), 1e30))
+    assert watch.faults == []
+
+
+def test_nan_that_the_loss_leaves_out_is_found():
+    model = net()
+    model.way = "log"
+    with pb.watch(model, on_fault=lambda fault: None) as watch:
+        y = model(torch.ones(4, 8))
+        torch.where(y.isnan(), 0.0, y).sum().backward()
+    assert [fault.op for fault in watch.faults] == ["log"]
+
+
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64])
 def test_other_dtypes(dtype):
     model = nn.Linear(4, 4).to(dtype)

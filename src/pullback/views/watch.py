@@ -19,7 +19,7 @@ from torch import Tensor
 from .. import _compat
 from ..report.clean import clean
 from .places import calling_frame
-from .watch_calls import Call, Gradients, RandomState, is_suspect, outputs_of, random_state
+from .watch_calls import Call, Gradients, RandomState, kind_of, outputs_of, random_state
 from .watch_faults import Fault, shown
 from .watch_look import Look, Row
 from .watch_replay import is_busy, locate
@@ -36,13 +36,13 @@ class StepStats:
 
     Args:
         step: Its number, from 1.
-        output: 2-norm of what the module returned last.
         gradient: 2-norm of the gradients of all parameters, as the step left them; None where none has one.
+        output: 2-norm of what the module returned last.
     """
 
     step: int
-    output: float | None
     gradient: float | None
+    output: float
 
 
 class Watch:
@@ -88,12 +88,12 @@ class Watch:
             self._settle()
         self._queued = False
         outputs = outputs_of(result)
-        call.measure(outputs)
+        call.keep(outputs)
         if not self._live:
             self.begun += 1
         if call.grad_mode and call.listen(outputs, self._arrive):
             self._live.append(call)
-        elif is_suspect(call.norm):
+        elif not math.isfinite(call.norm):
             self._examine([call], self.begun)
 
     def _arrive(self, call: Call) -> None:
@@ -106,20 +106,20 @@ class Watch:
         """Count a step when its backward has ended."""
         self._queued, self._ended = False, True
         calls, self._arrived = self._arrived, []
-        gradient = self._gradient()
-        output = float(calls[-1].norm) if calls[-1].norm is not None else None
         step = self.begun
-        self.steps.append(StepStats(step, output, gradient))
+        gradient = self._gradient()
+        output = calls[-1].norm
+        self.steps.append(StepStats(step, gradient, output))
         if self._every:
             self._look_at(step)
-        if math.isfinite(output or 0.0) and math.isfinite(gradient or 0.0) and not any(is_suspect(call.gradient_norm()) for call in calls):
+        if math.isfinite(gradient or 0.0) and math.isfinite(output) and not any(call.is_bad_at_arguments() for call in calls):
             self._sick = False
         else:
-            self._examine([call for call in self._live if call in calls or is_suspect(call.norm)], step)
+            self._examine([call for call in self._live if call in calls or not math.isfinite(call.norm)], step)
 
     def _gradient(self) -> float | None:
-        found = [float(norm) for watched in self._watched if (norm := watched.gradients.norm()) is not None]
-        return math.hypot(*found) if found else None
+        found = [norm for watched in self._watched if (norm := watched.gradients.norm()) is not None]
+        return found[0] if len(found) == 1 else math.hypot(*found) if found else None
 
     def _look_at(self, step: int) -> None:
         """Keep what was seen of this step in full, and prepare for the next one that is looked at."""
@@ -133,7 +133,7 @@ class Watch:
     def _settle(self) -> None:
         """Forget the calls of the step before; look first at those that no backward came to."""
         calls, self._live, self._ended = self._live, [], False
-        waiting = [call for call in calls if not call.cotangents and is_suspect(call.norm)]
+        waiting = [call for call in calls if not call.cotangents and not math.isfinite(call.norm)]
         if waiting:
             self._examine(waiting, self.begun)
 
@@ -141,7 +141,7 @@ class Watch:
         """Find where NaN or Inf came from, once for each time that it came."""
         if self._sick or len(self.faults) >= LOCATED_FAULTS:
             return
-        fault = _first([_located(call) for call in calls])
+        fault = _first([fault for call in calls if (fault := _located(call)) is not None])
         if fault is None:
             return
         self._sick = True
@@ -249,8 +249,10 @@ def watch(*modules: torch.nn.Module, every: int = 100, on_fault: Callable[[Fault
     return Watch(modules, every, _print if on_fault is None else on_fault)
 
 
-def _located(call: Call) -> Fault:
-    kind = "Inf" if call.norm is not None and math.isinf(float(call.norm)) else "NaN"
+def _located(call: Call) -> Fault | None:
+    kind = kind_of(call.gradients()) or ("NaN" if math.isnan(call.norm) else "Inf" if math.isinf(call.norm) else "")
+    if not kind:  # the square of a large number is infinite
+        return None
     if not call.unchanged():
         return Fault(
             kind, "unlocated", "", location=call.place, text="parameters or arguments were written since the call, which cannot be made again"
@@ -260,6 +262,8 @@ def _located(call: Call) -> Fault:
         text = "made again, everything is finite: it depends on more than torch's random state, or on what torch.compile made of the module"
     except Exception as error:
         fault, text = None, f"the call cannot be made again: {type(error).__name__}: {clean(error, limit=200)}"
+    if fault is None and kind == "Inf" and not kind_of(call.gradients()):
+        return None
     return fault or Fault(kind, "unlocated", "", location=call.place, text=text)
 
 

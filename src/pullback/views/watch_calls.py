@@ -20,6 +20,7 @@ SMALL = 16_384
 RandomState = tuple[Tensor, Tensor | None]
 _ANY_AUTOCAST = _compat.any_autocast()
 _LOW = (torch.float16, torch.bfloat16)
+_COMMON = (torch.float32, torch.float64)
 
 
 class Call:
@@ -34,7 +35,21 @@ class Call:
         random: The random state when it began; None where the module was not seen to use any.
     """
 
-    __slots__ = ("_at", "_parameters", "_versions", "args", "autocast", "cotangents", "grad_mode", "kwargs", "module", "norm", "random", "returned")
+    __slots__ = (
+        "_at",
+        "_norm",
+        "_outputs",
+        "_parameters",
+        "_versions",
+        "args",
+        "autocast",
+        "cotangents",
+        "grad_mode",
+        "kwargs",
+        "module",
+        "random",
+        "returned",
+    )
 
     def __init__(
         self,
@@ -51,7 +66,8 @@ class Call:
         self.autocast = _autocast() if _ANY_AUTOCAST() else ()
         self._parameters = parameters
         self._versions = self._written()
-        self.norm: Tensor | float | None = None
+        self._norm: Tensor | float | None = None
+        self._outputs: list[Tensor] = []
         self.cotangents: dict[int, Tensor] = {}
         self.returned: list[Tensor] = []
 
@@ -65,13 +81,26 @@ class Call:
         return self._versions == self._written()
 
     def _written(self) -> list[int]:
-        ends = (*self._parameters[:1], *self._parameters[-1:], *self.args)
-        return [_compat.version_of(tensor) for tensor in ends if isinstance(tensor, Tensor)]
+        found = [_compat.version_of(value) for value in self.args if isinstance(value, Tensor)]
+        if self._parameters:
+            found += (_compat.version_of(self._parameters[0]), _compat.version_of(self._parameters[-1]))
+        return found
 
-    def measure(self, outputs: list[Tensor]) -> None:
-        """Take the norm of the outputs, without waiting for the device."""
-        found = [norm_of(output) for output in outputs]
-        self.norm = found[0] if len(found) == 1 else None if not found else torch.stack([norm.float() for norm in found]).norm()
+    def keep(self, outputs: list[Tensor]) -> None:
+        """Keep the outputs if they are small, else their norm, for `norm`; without waiting for the device."""
+        if len(outputs) == 1 and outputs[0].numel() <= SMALL:
+            self._outputs = [outputs[0].detach()]
+        elif sum(output.numel() for output in outputs) <= SMALL:
+            self._outputs = [output.detach() for output in outputs]
+        else:
+            self._norm = torch.linalg.vector_norm(torch.stack([norm_of(output).float() for output in outputs]))
+
+    @property
+    def norm(self) -> float:
+        """The 2-norm of the outputs together; this waits for the device."""
+        if self._norm is None:
+            self._norm = math.hypot(*map(_small_norm, self._outputs))
+        return float(self._norm)
 
     def listen(self, outputs: list[Tensor], arrived: Callable[[Call], None]) -> bool:
         """Keep the cotangent of every output when it comes, and tell `arrived`; return whether one can come."""
@@ -90,12 +119,15 @@ class Call:
             if tensor.requires_grad and tensor.grad_fn is not None:
                 _compat.on_gradient(tensor, self.returned.append)
 
-    def gradient_norm(self) -> Tensor | None:
-        """Return the 2-norm of the gradients of the arguments, for a module without parameters."""
-        if self._parameters:
-            return None
-        leaves = [tensor.grad for tensor in outputs_of((self.args, list(self.kwargs.values()))) if tensor.is_leaf and tensor.grad is not None]
-        return grouped_norm([*self.returned, *leaves])
+    def gradients(self) -> list[Tensor]:
+        """Return the gradients that the call has led to: of the parameters, or of the arguments of a module without parameters."""
+        tensors = self._parameters or outputs_of((self.args, list(self.kwargs.values())))
+        return [*self.returned, *(t.grad for t in tensors if t.is_leaf and t.grad is not None and can_hold_nan(t.grad))]
+
+    def is_bad_at_arguments(self) -> bool:
+        """Whether a gradient of an argument is not finite, for a module without parameters."""
+        norm = None if self._parameters else grouped_norm(self.gradients())
+        return norm is not None and not math.isfinite(float(norm))
 
     @contextlib.contextmanager
     def conditions(self) -> Iterator[None]:
@@ -118,6 +150,8 @@ def _listener(call: Call, i: int, arrived: Callable[[Call], None]) -> Callable[[
 
 def outputs_of(result: Any) -> list[Tensor]:
     """Return the tensors of a result that can hold NaN, in the order of its leaves."""
+    if type(result) is Tensor and result.dtype in _COMMON and result.layout is torch.strided and not result.is_meta:
+        return [result]
     found = [result] if isinstance(result, Tensor) else [leaf for _, leaf in leaves(result) if isinstance(leaf, Tensor)]
     return [tensor for tensor in found if can_hold_nan(tensor)]
 
@@ -125,6 +159,13 @@ def outputs_of(result: Any) -> list[Tensor]:
 def can_hold_nan(tensor: Tensor) -> bool:
     """Whether a tensor is of a kind whose elements are looked at."""
     return (tensor.is_floating_point() or tensor.is_complex()) and tensor.layout == torch.strided and tensor.device.type != "meta"
+
+
+def _small_norm(tensor: Tensor) -> float:
+    if tensor.dtype not in _COMMON:
+        return float(norm_of(tensor))
+    flat = tensor.reshape(-1)
+    return math.sqrt(flat.dot(flat))
 
 
 def norm_of(tensor: Tensor) -> Tensor:
@@ -141,15 +182,19 @@ class Gradients:
         kinds = {(parameter.dtype, parameter.device) for parameter in parameters}
         self._alike = len(kinds) == 1 and not any(dtype in _LOW for dtype, _ in kinds) and all(p.numel() <= SMALL for p in parameters)
 
-    def norm(self) -> Tensor | None:
-        """Return the 2-norm of all gradients together; None where there are none."""
+    def norm(self) -> float | None:
+        """Return the 2-norm of all gradients together; None where there are none. This waits for the device."""
         found = [gradient for parameter in self._parameters if (gradient := parameter.grad) is not None]
         if not found:
             return None
         if self._alike:
-            with contextlib.suppress(RuntimeError):  # a gradient may be sparse, or of a dtype of its own
-                return torch.linalg.vector_norm(_compat.flattened(found).detach())
-        return grouped_norm(found)
+            try:
+                flat = _compat.flattened(found).detach()
+                return math.sqrt(flat.dot(flat)) if flat.dtype in _COMMON else float(torch.linalg.vector_norm(flat))
+            except RuntimeError:  # a gradient may be sparse, or of a dtype of its own
+                pass
+        norm = grouped_norm(found)
+        return float(norm) if norm is not None else None
 
 
 def grouped_norm(gradients: list[Tensor]) -> Tensor | None:
@@ -176,11 +221,6 @@ def kind_of(tensors: list[Tensor]) -> str:
     """Return ``"NaN"`` or ``"Inf"``, whichever worse is in the tensors; empty where all is finite."""
     flags = [(bool(tensor.isnan().any()), bool(tensor.isinf().any())) for tensor in tensors]
     return "NaN" if any(nan for nan, _ in flags) else "Inf" if any(inf for _, inf in flags) else ""
-
-
-def is_suspect(norm: Tensor | float | None) -> bool:
-    """Whether a norm says that something may not be finite; this waits for the device."""
-    return norm is not None and not math.isfinite(float(norm))
 
 
 def _autocast() -> tuple[tuple[str, bool, torch.dtype], ...]:

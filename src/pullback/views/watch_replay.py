@@ -6,7 +6,6 @@ import contextlib
 import copy
 import re
 import sys
-import threading
 from collections.abc import Iterator
 from typing import Any
 
@@ -25,7 +24,7 @@ from .watch_faults import Fault
 from .watch_observe import Observer, amount
 
 _FRAME = re.compile(r'^  File "(?P<path>.+)", line (?P<line>\d+), in ', re.MULTILINE)
-BUSY = threading.local()
+_REPLAYS: list[Call] = []
 
 
 def locate(call: Call) -> Fault | None:
@@ -38,17 +37,17 @@ def locate(call: Call) -> Fault | None:
     if given is not None:
         return given
     replay = _Replay(call)
-    BUSY.now = True
+    _REPLAYS.append(call)
     try:
         with call.conditions(), _eager(), torch.autograd.set_detect_anomaly(True, check_nan=False):
             return replay.run()
     finally:
-        BUSY.now = False
+        _REPLAYS.pop()
 
 
 def is_busy() -> bool:
     """Whether a call is being made once more, so that no watch looks at it."""
-    return getattr(BUSY, "now", False)
+    return bool(_REPLAYS)
 
 
 def _given(call: Call) -> Fault | None:
