@@ -106,6 +106,12 @@ def test_masks_are_the_same_bit_by_bit(kernels, n):
         assert torch.equal(got, streams.kept(seed, p, x))
 
 
+@pytest.mark.parametrize("n", [0, 1, 511, 512, 513, 1024, 1500, 131073])
+def test_noise_is_the_same_up_to_rounding(kernels, n):
+    got = pb.ops.add_noise(torch.zeros(n), 1.0, seed=-3)
+    assert torch.allclose(got, streams.normal(torch.tensor(-3), got), rtol=0, atol=3e-6)
+
+
 def test_dropout_keeps_a_seed(kernels):
     x = torch.ones(10_000, requires_grad=True)
     assert pb.saved(pb.ops.dropout(x, 0.5)).extra == 8

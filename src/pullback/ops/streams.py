@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import functools
 import math
+import threading
 from collections.abc import Iterator
 
 import torch
@@ -20,7 +21,7 @@ from torch import Tensor
 from . import arguments
 from .kernels import cpu
 
-BLOCK = 1 << 17
+BLOCK, PAIRED = 1 << 17, 512
 WEYL, GOLDEN = 0x9E3779B1, 0x9E3779B97F4A7C15
 _FIRST, _SECOND = 0x21F0AAAD, 0xD35A2D97
 _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
@@ -83,10 +84,12 @@ def words(seed: Tensor, like: Tensor, flip: int = 0) -> Tensor:
 
 def blocks(seed: int, count: int) -> Iterator[tuple[slice, Tensor]]:
     """Yield the words of `count` places on the CPU block by block: where the block lies, and its words in a buffer that the next block overwrites."""
-    buffers = torch.empty((2, min(count, BLOCK)), dtype=torch.int32)
+    table, word, shifted = _scratch.words
     for block, start in enumerate(range(0, count, BLOCK)):
         size = min(BLOCK, count - start)
-        yield slice(start, start + size), _fill(keys_of(seed, block), _table()[:size], buffers[0, :size], buffers[1, :size])
+        if size < BLOCK:
+            table, word, shifted = table[:size], word[:size], shifted[:size]
+        yield slice(start, start + size), _fill(keys_of(seed, block), table, word, shifted)
 
 
 def _fill(keys: tuple[int, int], places: Tensor, word: Tensor, shifted: Tensor) -> Tensor:
@@ -96,9 +99,20 @@ def _fill(keys: tuple[int, int], places: Tensor, word: Tensor, shifted: Tensor) 
     return word.bitwise_xor_(torch.bitwise_right_shift(word, 15, out=shifted)).mul_(_signed(_SECOND, 32))
 
 
-@functools.cache
-def _table() -> Tensor:
-    return (torch.arange(BLOCK) * WEYL).to(torch.int32)
+class _Scratch(threading.local):
+    """Memory for one block, kept for each thread: a few megabytes that would cost more to clear each time than to fill."""
+
+    @functools.cached_property
+    def words(self) -> tuple[Tensor, Tensor, Tensor]:
+        places = (torch.arange(BLOCK) * WEYL).to(torch.int32)
+        return places, torch.empty_like(places), torch.empty_like(places)
+
+    @functools.cached_property
+    def numbers(self) -> tuple[Tensor, Tensor, Tensor]:
+        return torch.empty(BLOCK // (2 * PAIRED), PAIRED), torch.empty(BLOCK // (2 * PAIRED), PAIRED), torch.empty(BLOCK)
+
+
+_scratch = _Scratch()
 
 
 def on_cpu(like: Tensor) -> bool:
@@ -116,17 +130,16 @@ def kept(seed: Tensor, p: float, like: Tensor) -> Tensor:
     least = threshold(p)
     if not on_cpu(like):
         return words(seed, like) >= least
-    mask = torch.empty(like.shape, dtype=torch.bool)
-    flat = mask.view(-1)
+    mask = torch.empty(like.numel(), dtype=torch.bool)
     for where, word in blocks(int(seed), like.numel()):
-        torch.ge(word, least, out=flat[where])
-    return mask
+        torch.ge(word, least, out=mask[where])
+    return mask.view(like.shape)
 
 
 def normal(seed: Tensor, like: Tensor) -> Tensor:
     """Normal numbers, mean 0 and variance 1, in the shape of `like`, as float32, by Box and Muller.
 
-    Places ``i`` and ``i + 65536`` of a block are a pair: the one's word gives the radius of both, the other's the angle. None is beyond 5.8.
+    Places ``i`` and ``i + 512`` of 1,024 are a pair: the one's word gives the radius of both, the other's the angle. None is beyond 5.8.
     """
     if not on_cpu(like):
         return normal_of_words(seed, like)
@@ -139,27 +152,26 @@ def normal(seed: Tensor, like: Tensor) -> Tensor:
 
 def normal_blocks(seed: int, count: int) -> Iterator[tuple[slice, Tensor]]:
     """Yield the normal numbers of `count` places on the CPU block by block, in a buffer that the next block overwrites."""
-    half = BLOCK // 2
-    room = min(count, half)
-    word, shifted = torch.empty((2, room), dtype=torch.int32)
-    radius, angle, out = torch.empty(room), torch.empty(room), torch.empty(2 * room)
+    table, word, shifted = _scratch.words
+    radius, angle, out = _scratch.numbers
     for block, start in enumerate(range(0, count, BLOCK)):
         size = min(BLOCK, count - start)
-        pairs, keys = min(size, half), keys_of(seed, block)
-        table, w, s, r, a = _table(), word[:pairs], shifted[:pairs], radius[:pairs], angle[:pairs]
-        r.copy_(_fill(keys, table[:pairs], w, s)).mul_(2.0**-32).add_(_MIDDLE).log_().mul_(-2).sqrt_()
-        a.copy_(_fill(keys, table[half : half + pairs], w, s)).mul_(math.tau * 2.0**-32)
-        torch.cos(a, out=out[:pairs]).mul_(r)
-        if size > half:
-            torch.sin(a, out=out[half:BLOCK]).mul_(r)
+        groups = -(-size // (2 * PAIRED))
+        if (whole := 2 * PAIRED * groups) < BLOCK:
+            table, word, shifted, out, radius, angle = table[:whole], word[:whole], shifted[:whole], out[:whole], radius[:groups], angle[:groups]
+        pairs, numbers = _fill(keys_of(seed, block), table, word, shifted).view(groups, 2, PAIRED), out.view(groups, 2, PAIRED)
+        radius.copy_(pairs[:, 0]).mul_(2.0**-32).add_(_MIDDLE).log_().mul_(-2).sqrt_()
+        angle.copy_(pairs[:, 1]).mul_(math.tau * 2.0**-32)
+        torch.mul(radius, torch.cos(angle, out=shifted[: groups * PAIRED].view(torch.float32).view(groups, PAIRED)), out=numbers[:, 0])
+        torch.mul(radius, angle.sin_(), out=numbers[:, 1])
         yield slice(start, start + size), out[:size]
 
 
 def normal_of_words(seed: Tensor, like: Tensor) -> Tensor:
     """The same by torch operations that compilers and transforms can look into: each place computes its partner's word too."""
     place = torch.arange(like.numel(), device=like.device).reshape(like.shape)
-    word, partner = words(seed, like), words(seed, like, flip=BLOCK // 2)
-    first = place & (BLOCK // 2) == 0
+    word, partner = words(seed, like), words(seed, like, flip=PAIRED)
+    first = place & PAIRED == 0
     radius = torch.where(first, word, partner).to(torch.float32).mul(2.0**-32).add(_MIDDLE).log().mul(-2).sqrt()
     angle = torch.where(first, partner, word).to(torch.float32).mul(math.tau * 2.0**-32)
     return radius * torch.where(first, angle.cos(), angle.sin())
