@@ -21,6 +21,7 @@ class Written:
 
     Args:
         name: The class's name, or the op's.
+        subject: The name under which findings speak of it: ``"pkg.mod.Class"``.
         place: Where the class or the op's body is written.
         forward: Where forward is written.
         backward: Where backward, or the first of an op's rules, is written.
@@ -28,6 +29,7 @@ class Written:
     """
 
     name: str
+    subject: str
     place: Location | None
     forward: Location | None
     backward: Location | None
@@ -39,10 +41,11 @@ def written(function: type[Function]) -> Written:
     definition = _definition(function)
     if definition is None:
         target = resolve_target(function)
-        return Written(function.__name__, target.location, target.forward_location, target.backward_location)
+        return Written(function.__name__, target.subject, target.location, target.forward_location, target.backward_location)
     body = _location(definition.place)
     rules = [_location(rule.place) for rule in definition.rules]
-    return Written(definition.name, body, body, min(rules, key=lambda place: place.line, default=body), True)
+    subject = f"{definition.module}.{definition.body.__qualname__}"
+    return Written(definition.name, subject, body, body, min(rules, key=lambda place: place.line, default=body), True)
 
 
 def attributes(function: type[Function], ctx: Any) -> dict[str, Any]:

@@ -6,7 +6,7 @@ import functools
 import itertools
 import json
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -15,12 +15,13 @@ import torch
 from torch import Tensor
 
 from .. import _compat
-from ..capture.authored import written
+from ..capture.authored import Written, written
 from ..capture.graph import Walk, function_of, leaf_of, walk, without_collector
 from ..capture.held import held_by
 from ..capture.saved import storage_bytes
 from ..report.clean import clean
-from ..report.finding import Location
+from ..report.finding import Finding, Location
+from ..report.report import Report
 from ..trees import leaves
 from . import measures
 
@@ -59,6 +60,7 @@ class Node:
         saved: What it keeps for backward.
         forward: Where a custom Function's forward is written.
         backward: Where its backward is written.
+        findings: Codes of what a check found about it.
     """
 
     kind: Kind
@@ -69,6 +71,7 @@ class Node:
     saved: tuple[SavedTensor, ...] = ()
     forward: Location | None = None
     backward: Location | None = None
+    findings: tuple[str, ...] = ()
 
     @property
     def saved_bytes(self) -> int:
@@ -130,22 +133,26 @@ class Graph:
             raise ValueError(f"Graph.save writes {', '.join(forms)}; the name {str(path)!r} ends with none of them")
         Path(path).write_text(form() + "\n", encoding="utf-8")
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        return {"text/plain": self.to_text(), "image/svg+xml": self.to_svg()}
+    def _repr_mimebundle_(self, include: Container[str] | None = None, exclude: Container[str] | None = None) -> dict[str, str]:
+        from .notebook import bundle
+        from .sections import graph_section
+
+        return bundle(self.to_text(), self.to_svg(), "graph", graph_section(self), include, exclude)
 
 
-def graph(y: Any, /, *, params: torch.nn.Module | Mapping[str, Tensor] | None = None) -> Graph:
+def graph(y: Any, /, *, params: torch.nn.Module | Mapping[str, Tensor] | None = None, findings: Report | Iterable[Finding] = ()) -> Graph:
     """Return the graph that autograd built behind `y`. Nothing is run, and the graph can still be used for a backward.
 
     Args:
         y: A tensor, or a list, tuple, dict or dataclass of tensors.
         params: A module, or names of tensors: leaves get these names. Parameters are drawn inside the node that uses them.
+        findings: A report of `pullback.check`, or findings: a custom Function that errors and warnings speak of bears their codes as a badge.
 
     Returns:
         A `Graph`; print it, show it in a notebook, or write it with its `save`.
 
     Raises:
-        TypeError: if `y` holds no tensor, or `params` is something else.
+        TypeError: if `y` holds no tensor, or `params` or `findings` is something else.
         ValueError: if no tensor in `y` has a gradient.
 
     Example:
@@ -159,9 +166,21 @@ def graph(y: Any, /, *, params: torch.nn.Module | Mapping[str, Tensor] | None = 
     """
     outputs = tensors_of(y, "graph")
     names = parameter_names(params, "graph")
+    badges = _codes_by_subject(findings)
     walked = walk(outputs)
     with without_collector():
-        return _Builder(walked, names).build()
+        return _Builder(walked, names, badges).build()
+
+
+def _codes_by_subject(findings: Any) -> dict[str, tuple[str, ...]]:
+    found = list(findings.findings if isinstance(findings, Report) else findings) if isinstance(findings, (Report, Iterable)) else [findings]
+    if not all(isinstance(finding, Finding) for finding in found):
+        raise TypeError(f"pb.graph: findings must be a report of pullback.check or findings, got {type(findings).__name__}")
+    codes: dict[str, dict[str, None]] = {}
+    for finding in found:
+        if finding.severity != "note":
+            codes.setdefault(finding.subject, {})[finding.code] = None
+    return {subject: tuple(sorted(known)) for subject, known in codes.items()}
 
 
 def tensors_of(y: Any, caller: str) -> list[Tensor]:
@@ -201,12 +220,7 @@ def parameter_names(params: Any, caller: str) -> dict[int, str]:
 def name_of(node: Any) -> str:
     """Return the name of a node: a Function's class name, or torch's operator: ``"addmm"`` for AddmmBackward0."""
     function = function_of(node)
-    return _written_name(function) if function is not None else _operator(node.name())
-
-
-@functools.lru_cache(maxsize=1024)
-def _written_name(function: type) -> str:
-    return clean(written(function).name, limit=NAME_LIMIT)
+    return clean(_written(function).name, limit=NAME_LIMIT) if function is not None else _operator(node.name())
 
 
 @functools.lru_cache(maxsize=4096)
@@ -218,8 +232,8 @@ def _operator(name: str) -> str:
 class _Builder:
     """Turns autograd's nodes into `Node`s; parameters, and reshapes of them, go into the nodes that use them."""
 
-    def __init__(self, walked: Walk, names: Mapping[int, str]) -> None:
-        self._walked, self._names = walked, names
+    def __init__(self, walked: Walk, names: Mapping[int, str], badges: Mapping[str, tuple[str, ...]]) -> None:
+        self._walked, self._names, self._badges = walked, names, badges
         self._inside: dict[int, Parameter] = {}
         self._unnamed = itertools.count(1)
 
@@ -256,6 +270,7 @@ class _Builder:
             name = self._names.get(id(leaf)) or ("parameter" if isinstance(leaf, torch.nn.Parameter) else f"input {next(self._unnamed)}")
             return Node("leaf", clean(name, limit=NAME_LIMIT), (measures.value(leaf.dtype, leaf.shape),))
         function = function_of(node)
+        known = _written(function) if function is not None else None
         return Node(
             "op" if function is None else "function",
             name_of(node),
@@ -263,7 +278,9 @@ class _Builder:
             tuple((place[index], slot) for index, slot in sources if index in place),
             tuple(self._inside[index] for index, _ in sources if index in self._inside),
             tuple(_saved(node)),
-            *(_places(function) if function is not None else ()),
+            forward=known.forward if known else None,
+            backward=known.backward if known else None,
+            findings=self._badges.get(known.subject, ()) if known else (),
         )
 
 
@@ -278,6 +295,5 @@ def _shown(name: str) -> str:
 
 
 @functools.lru_cache(maxsize=1024)
-def _places(function: type) -> tuple[Location | None, Location | None]:
-    found = written(function)
-    return found.forward, found.backward
+def _written(function: type) -> Written:
+    return written(function)

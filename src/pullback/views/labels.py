@@ -12,6 +12,7 @@ from .fold import Group
 from .graph import Node
 
 LINE = 46
+BADGES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,18 +24,20 @@ class Label:
         places: Where a custom Function's methods are written.
         parameters: Its parameters, a module a line.
         keeps: What it keeps for backward, with bytes.
+        badge: What a check found about it: ``"PB501, PB612"``.
     """
 
     title: str
     places: tuple[str, ...] = ()
     parameters: tuple[str, ...] = ()
     keeps: str = ""
+    badge: str = ""
 
 
 def label(node: Node, prefix: str = "") -> Label:
     """Return the lines of a node; parameters are named within the module `prefix`."""
     places = [f"{word} {_short(place)}" for word, place in (("forward", node.forward), ("backward", node.backward)) if place]
-    return Label(node.name, tuple(places), tuple(_parameters(node, prefix)), _keeps(node))
+    return Label(node.name, tuple(places), tuple(_parameters(node, prefix)), _keeps(node), _badge(node))
 
 
 def short(text: str, limit: int = LINE) -> str:
@@ -80,6 +83,11 @@ def _parameters(node: Node, prefix: str) -> Iterable[str]:
             known.append(own)
     for module, names in modules.items():
         yield (f"{module}." if module else "") + ", ".join(names)
+
+
+def _badge(node: Node) -> str:
+    codes = ", ".join(node.findings[:BADGES])
+    return codes + (f" +{len(node.findings) - BADGES}" if len(node.findings) > BADGES else "")
 
 
 def _keeps(node: Node) -> str:

@@ -44,7 +44,7 @@ def _item(item: Item, *, graph: Graph, depth: int, prefix: str, shown: list[int]
     if isinstance(item, int):
         shown.append(item)
         about = label(graph.nodes[item], prefix)
-        text = "<br>".join(_escaped(line) for line in (about.title, *about.places, *about.parameters, about.keeps) if line)
+        text = "<br>".join(_escaped(line) for line in (about.title, *about.places, *about.parameters, about.keeps, about.badge) if line)
         begin, end = _SHAPES[graph.nodes[item].kind]
         yield f'{indent}n{item}{begin}"{text}"{end}'
     elif item.items:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -94,24 +94,32 @@ class Saved:
         """Return the blocks with their holders, largest first."""
         return "\n".join(_lines(self))
 
+    def to_svg(self) -> str:
+        """Return the blocks as a picture, bytes as bars."""
+        from .tables import saved_svg
+
+        return saved_svg(self)
+
     def to_json(self) -> str:
         """Return the blocks as JSON."""
         return json.dumps(saved_section(self))
 
     def save(self, path: str | Path) -> None:
-        """Write it to a file that ends with .json or .txt.
+        """Write it to a file that ends with .svg, .json or .txt.
 
         Raises:
             ValueError: for another ending.
         """
-        forms = {".json": self.to_json, ".txt": self.to_text}
+        forms = {".svg": self.to_svg, ".json": self.to_json, ".txt": self.to_text}
         form = forms.get(Path(path).suffix)
         if form is None:
             raise ValueError(f"Saved.save writes {', '.join(forms)}; the name {str(path)!r} ends with none of them")
         Path(path).write_text(form() + "\n", encoding="utf-8")
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        return {"text/plain": self.to_text()}
+    def _repr_mimebundle_(self, include: Container[str] | None = None, exclude: Container[str] | None = None) -> dict[str, str]:
+        from .notebook import bundle
+
+        return bundle(self.to_text(), self.to_svg(), "kept for backward", saved_section(self), include, exclude)
 
 
 @dataclass(slots=True)
@@ -206,7 +214,7 @@ def _lines(kept: Saved) -> Iterable[str]:
         alive = f"  lives anyway: {block.anyway}" if block.anyway else ""
         yield f"{measures.size(block.bytes):>9}  {bar}{alive}"
         for holder in block.holders:
-            yield f"{'':9}  {_sentence(holder, block)}"
+            yield f"{'':9}  {sentence(holder, block)}"
     rest = kept.blocks[SHOWN:]
     if rest:
         yield f"{measures.size(sum(block.bytes for block in rest)):>9}  in {measures.count(len(rest), 'smaller block')}"
@@ -215,7 +223,8 @@ def _lines(kept: Saved) -> Iterable[str]:
     yield f"{total} in {blocks}, of which {measures.size(kept.extra)} would be free without this graph"
 
 
-def _sentence(holder: Holder, block: Block) -> str:
+def sentence(holder: Holder, block: Block) -> str:
+    """Return who keeps a block, how, and where that is written."""
     parts = [f"{holder.node}  {holder.name}  {holder.value}"]
     if holder.bytes < block.bytes:
         parts.append(f"a view of {measures.size(holder.bytes)}")

@@ -41,6 +41,7 @@ def _node(node: Node) -> dict[str, Any]:
         "saved": [{"name": t.name, "value": t.value, "bytes": t.bytes} for t in node.saved],
         "forward": location(node.forward),
         "backward": location(node.backward),
+        "findings": list(node.findings),
     }
 
 

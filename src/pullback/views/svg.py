@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import itertools
-import unicodedata
 from collections.abc import Iterator
 from dataclasses import dataclass
-from xml.sax.saxutils import escape, quoteattr
 
 from . import measures
 from .fold import Folded, Group, Item, fold
 from .graph import Graph
+from .ink import ALARM, FAINT, INK, KEEPS, MARGIN, PAPER, TEXT, TITLE, picture
+from .ink import rectangle as _rect
+from .ink import text as _text
+from .ink import width as _width
 from .labels import Label, group_title, label, short, shortened
 from .layout import Box, Key, Line, Link, Placement, place
 
-FONT = "ui-monospace, SFMono-Regular, Menlo, Consolas, 'DejaVu Sans Mono', monospace"
-ADVANCE = 0.62
-TITLE, TEXT = 13, 11
 PAD, LEADING = 12.0, 16.0
-MARGIN = 24.0
 GROUP_PAD = 22.0
 GROUP_HEAD = 30.0
 STEM = 24.0
-INK, FAINT, KEEPS, PAPER, INSIDE = "#1f2328", "#656d76", "#6b3fa0", "#ffffff", "#f9fafb"
+INSIDE = "#f9fafb"
 _FILL = {"op": ("#f6f8fa", "#c4ccd5"), "function": ("#fff3e0", "#c9701a"), "leaf": ("#e6f4ea", "#3d8b57"), "output": ("#e8f0fe", "#3b6fc9")}
 
 Flow = tuple[int, int]
@@ -65,11 +63,8 @@ class _Picture:
         note = self._note()
         width = max(placement.width, _width(note, TEXT)) + 2 * MARGIN
         height = placement.height + 2 * MARGIN + LEADING + 6
-        opening = f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}"'
-        font = f'font-family={quoteattr(FONT)} role="img" aria-label={quoteattr(note)}'
-        paper = f'<rect width="100%" height="100%" rx="8" fill="{PAPER}"/>'
-        foot = _text(MARGIN, height - MARGIN + 4, note, TEXT, FAINT)
-        return [f"{opening} {font}>", paper, f'<g transform="translate({MARGIN:.0f} {MARGIN:.0f})">', *body, "</g>", foot, "</svg>"]
+        foot = _text(0, height - 2 * MARGIN + 4, note, TEXT, FAINT)
+        return picture(width, height, note, [*body, foot])
 
     def _note(self) -> str:
         parts = [measures.count(self._count + self._folded.left_out, "node")]
@@ -121,7 +116,7 @@ class _Picture:
             return Box(item, max(64.0, _width(self._output_name(item), TITLE) + 2 * PAD), TITLE + 2 * 7)
         lines = shortened(label(self._graph.nodes[item], prefix))
         self._labels[item] = lines
-        rest = [*lines.places, *lines.parameters, *([lines.keeps] if lines.keeps else [])]
+        rest = [*lines.places, *lines.parameters, *([lines.keeps] if lines.keeps else []), *([lines.badge] if lines.badge else [])]
         flows = self._used.get(item, [])
         spread = (
             sum(_width(self._value(flow), TEXT) + 16 for flow in flows)
@@ -240,18 +235,6 @@ def _innermost_first(items: tuple[Item, ...]) -> list[tuple[Group, str]]:
     return found[::-1]
 
 
-def _width(text: str, size: int) -> float:
-    """Return how wide a text is at most in a monospaced font."""
-    return sum(2.0 if unicodedata.east_asian_width(c) in "WF" else 1.0 for c in text) * ADVANCE * size
-
-
-def _text(x: float, y: float, text: str, size: int, color: str, *, anchor: str = "start", bold: bool = False) -> str:
-    weight = ' font-weight="600"' if bold else ""
-    return (
-        f'<text x="{x:.1f}" y="{y:.1f}" font-size="{size}" fill="{color}" text-anchor="{anchor}"{weight} xml:space="preserve">{escape(text)}</text>'
-    )
-
-
 def _rectangle(x: float, y: float, box: Box, kind: str, lines: Label) -> list[str]:
     fill, stroke = _FILL[kind]
     radius = box.height / 2 if kind in ("leaf", "output") else 6
@@ -262,11 +245,11 @@ def _rectangle(x: float, y: float, box: Box, kind: str, lines: Label) -> list[st
     colored = [(line, FAINT) for line in lines.places] + [(line, INK) for line in lines.parameters] + ([(lines.keeps, KEEPS)] if lines.keeps else [])
     for i, (line, color) in enumerate(colored, 1):
         parts.append(_text(middle, baseline + i * LEADING, line, TEXT, color, anchor="middle"))
+    if lines.badge:
+        at, wide = baseline + (len(colored) + 1) * LEADING, _width(lines.badge, TEXT) + 12
+        parts.append(_rect(middle - wide / 2, at - 11, wide, 15, 7.5, f'fill="{ALARM}"'))
+        parts.append(_text(middle, at, lines.badge, TEXT, PAPER, anchor="middle", bold=True))
     return parts
-
-
-def _rect(x: float, y: float, width: float, height: float, radius: float, paint: str) -> str:
-    return f'<rect x="{x:.1f}" y="{y:.1f}" width="{width:.1f}" height="{height:.1f}" rx="{radius:.1f}" {paint}/>'
 
 
 def _frame(x: float, y: float, box: Box) -> str:

@@ -57,7 +57,8 @@ class _Lines:
         about = label(node, prefix)
         head = f"{self._number[index]:>{self._margin}}  {'│ ' * depth}"
         first = f"{head}{'● ' if node.kind == 'function' else ''}{about.title}  {_values(node)}{self._sources(index, node)}"
-        details = [*(f"with {line}" for line in about.parameters), *([about.keeps] if about.keeps else []), *about.places]
+        badge = f"! {about.badge}" if about.badge else ""
+        details = [*(f"with {line}" for line in about.parameters), about.keeps, *about.places, badge]
         yield from _filled(first, details, " " * (self._margin + 2) + "│ " * depth + "    ", self._width)
         self._before = index
 
@@ -88,7 +89,7 @@ def _values(node: Node) -> str:
 def _filled(first: str, details: Sequence[str], indent: str, width: int) -> Iterator[str]:
     """Yield a line with as many details behind it as fit, and the others below it."""
     line = first
-    for detail in details:
+    for detail in filter(None, details):
         if len(line) + 2 + len(detail) <= width:
             line += f"  {detail}"
         else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,8 @@ from . import measures
 from .follow import Follower
 from .steps import Stats, Step
 from .text import table
+
+GRADIENTS = "gradients of the sum of the outputs"
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,24 +62,32 @@ class Trace:
         """Return the steps as a table, call by call; marked ones begin with ``!``."""
         return "\n".join(_lines(self))
 
+    def to_svg(self) -> str:
+        """Return the steps as a picture, times as bars."""
+        from .tables import trace_svg
+
+        return trace_svg(self)
+
     def to_json(self) -> str:
         """Return the steps as JSON."""
         return json.dumps(trace_section(self))
 
     def save(self, path: str | Path) -> None:
-        """Write it to a file that ends with .json or .txt.
+        """Write it to a file that ends with .svg, .json or .txt.
 
         Raises:
             ValueError: for another ending.
         """
-        forms = {".json": self.to_json, ".txt": self.to_text}
+        forms = {".svg": self.to_svg, ".json": self.to_json, ".txt": self.to_text}
         form = forms.get(Path(path).suffix)
         if form is None:
             raise ValueError(f"Trace.save writes {', '.join(forms)}; the name {str(path)!r} ends with none of them")
         Path(path).write_text(form() + "\n", encoding="utf-8")
 
-    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
-        return {"text/plain": self.to_text()}
+    def _repr_mimebundle_(self, include: Container[str] | None = None, exclude: Container[str] | None = None) -> dict[str, str]:
+        from .notebook import bundle
+
+        return bundle(self.to_text(), self.to_svg(), f"trace of {self.subject}", trace_section(self), include, exclude)
 
 
 def trace(fn: Any, /, *args: Any, **kwargs: Any) -> Trace:
@@ -178,20 +188,30 @@ def _leaves(call: Any, names: list[str], args: tuple[Any, ...], kwargs: dict[str
     return list({id(value): (name, value) for name, value in named if isinstance(value, Tensor) and value.requires_grad}.values())
 
 
-def _lines(traced: Trace) -> Iterator[str]:
+def blocks(traced: Trace) -> Iterator[tuple[str, list[tuple[Step, tuple[str, ...]]]]]:
+    """Yield for every call of `apply`, then of backward: a title, and its steps with what is written of each."""
     applied = sorted((step for step in traced.steps if step.phase == "apply"), key=lambda step: step.call)
     backward = [step for step in traced.steps if step.phase == "backward"]
     for (phase, call), steps in itertools.groupby([*applied, *backward], key=lambda step: (step.phase, step.call)):
         own = list(steps)
         place = next((step.location for step in own if step.location), None)
-        yield f"{own[0].function}.{phase}" + (f", call {call}" if call > 1 else "") + (f"   {measures.place(place)}" if place else "")
-        yield from table([_row(step) for step in own], right=(1,))
+        title = f"{own[0].function}.{phase}" + (f", call {call}" if call > 1 else "") + (f"   {measures.place(place)}" if place else "")
+        yield title, [(step, _row(step)) for step in own]
+
+
+def gradient_cells(traced: Trace) -> list[tuple[str, str]]:
+    """Return for every leaf the name of its gradient, and what it is."""
+    return [(f"grad_{name}", str(stats) if stats else "None: no way leads from the output to it") for name, stats in traced.gradients]
+
+
+def _lines(traced: Trace) -> Iterator[str]:
+    for title, steps in blocks(traced):
+        yield title
+        yield from table([cells for _, cells in steps], right=(1,))
         yield ""
     if traced.gradients:
-        yield "gradients of the sum of the outputs"
-        yield from table(
-            [(" ", f"grad_{name}", str(stats) if stats else "None: no way leads from the output to it") for name, stats in traced.gradients]
-        )
+        yield GRADIENTS
+        yield from table([(" ", *cells) for cells in gradient_cells(traced)])
     if traced.error:
         yield f"raised {traced.error}"
 
