@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from . import torch_names as names
 from .evaluate import Expressions
 from .events import Call, CtxRead, CtxWrite, Mark, Save
+from .nodes import walk
 from .project import dotted
 from .syntax import of_grad
 from .values import NONE, OTHER, UNKNOWN, Closure, Dtype, Ref, Value, derived, join
@@ -195,7 +196,7 @@ class Calls(Expressions):
         result = returned[0] if returned else NONE
         for value in returned[1:]:
             result = join(result, value)
-        return replace(result, unbound=None)
+        return replace(result, unbound=None) if result.unbound is not None else result
 
     def _function(self: Interpreter, node: ast.Call, full: str, arguments: list[Value], discarded: bool) -> Value:  # type: ignore[misc]
         last = full.rsplit(".", 1)[-1]
@@ -382,7 +383,7 @@ def _is_enterable(node: ast.FunctionDef) -> bool:
         name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) or ""
         if name.startswith("triton") or name.rsplit(".", 1)[-1] in ("contextmanager", "property", "cached_property"):
             return False
-    return not any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in ast.walk(node))
+    return not any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk(node))
 
 
 def _bind(parameters: ast.arguments, arguments: list[Value], keywords: dict[str, Value]) -> dict[str, Value] | None:

@@ -101,18 +101,23 @@ def lint(paths: Iterable[Path], settings: Settings | None = None) -> Report:
         ()
     """
     settings = settings or Settings()
-    project = Project()
-    total, count = Result(), 0
-    with _rare_collections():
-        for path in paths:
-            count += 1
-            result = lint_file(path, settings, project)
-            total.findings += result.findings
-            total.checks += result.checks
-            total.subjects += result.subjects
-            total.suppressed += result.suppressed
+    with _no_collector():
+        total, count = _lint_all(paths, settings)
     environment = {"pullback": __version__, "files": count, "suppressed": total.suppressed, "rules": sorted(settings.codes)}
     return Report(tuple(total.findings), tuple(total.checks), tuple(dict.fromkeys(total.subjects)), environment)  # type: ignore[arg-type]
+
+
+def _lint_all(paths: Iterable[Path], settings: Settings) -> tuple[Result, int]:
+    project = Project()
+    total, count = Result(), 0
+    for path in paths:
+        count += 1
+        result = lint_file(path, settings, project)
+        total.findings += result.findings
+        total.checks += result.checks
+        total.subjects += result.subjects
+        total.suppressed += result.suppressed
+    return total, count
 
 
 def lint_file(path: Path, settings: Settings, project: Project | None = None, data: bytes | None = None) -> Result:
@@ -151,7 +156,7 @@ def _lint_source(source: Source, settings: Settings, project: Project) -> Result
         for rule in chosen:
             _run(rule, facts, result)
         for method in facts.methods:
-            method.record.events.clear()
+            method.record.clear()
     for facts in found:
         facts.siblings = []
     result.findings = _unique(result.findings)
@@ -247,11 +252,12 @@ def _broke(source: Source, subject: str, code: str, error: Exception, node: ast.
 
 
 @contextmanager
-def _rare_collections() -> Iterator[None]:
-    """Let the cyclic collector run rarely: syntax trees are many objects and hold no cycles."""
-    before = gc.get_threshold()
-    gc.set_threshold(100_000, 20, 50)
+def _no_collector() -> Iterator[None]:
+    """Keep the cyclic collector out: syntax trees are many objects that it looks at again and again, and nothing here makes cycles."""
+    enabled = gc.isenabled()
+    gc.disable()
     try:
         yield
     finally:
-        gc.set_threshold(*before)
+        if enabled:
+            gc.enable()

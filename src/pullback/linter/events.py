@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal, TypeVar
 
 from .values import Guard, Value
 
@@ -183,6 +183,9 @@ class Returned(Event):
     bare: bool = False
 
 
+E = TypeVar("E", bound=Event)
+
+
 @dataclass(slots=True, eq=False)
 class Record:
     """Everything that happened in one method, in order, and what each name's origin was used for."""
@@ -192,3 +195,20 @@ class Record:
     exhausted: bool = False
     optional_reads: set[str] = field(default_factory=set)
     bends: dict[int, ast.AST] = field(default_factory=dict)
+    _by_kind: dict[type[Event], list[Any]] = field(default_factory=dict)
+    _counted: int = 0
+
+    def of(self, kind: type[E]) -> list[E]:
+        """Return the events of one kind, in order; every rule asks."""
+        if self._counted != len(self.events):
+            self._by_kind, self._counted = {}, len(self.events)
+            for event in self.events:
+                self._by_kind.setdefault(type(event), []).append(event)
+        if kind.__subclasses__():
+            return [event for event in self.events if isinstance(event, kind)]
+        return self._by_kind.get(kind, [])
+
+    def clear(self) -> None:
+        """Forget the events."""
+        self.events.clear()
+        self._by_kind.clear()

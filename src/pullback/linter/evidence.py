@@ -6,6 +6,7 @@ import ast
 from typing import Literal
 
 from . import torch_names as names
+from .nodes import walk
 
 _TENSORS = frozenset(("Tensor", "Parameter"))
 _OTHERS = frozenset(("int", "float", "bool", "str", "Callable", "ProcessGroup", "Module", "Any", "dtype", "device", "Size"))
@@ -16,7 +17,7 @@ Function = ast.FunctionDef | ast.AsyncFunctionDef
 def differentiated(backward: Function | None, inputs: int) -> set[int]:
     """Return the places at which backward writes out something else than None: those inputs are floating point tensors."""
     found: set[int] = set()
-    for node in ast.walk(backward) if backward is not None else ():
+    for node in walk(backward) if backward is not None else ():
         if not isinstance(node, ast.Return) or node.value is None:
             continue
         places = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value] if inputs == 1 else []
@@ -42,7 +43,7 @@ def annotation_kind(node: ast.expr | None) -> Literal["tensor", "other"] | None:
 
 def _words(node: ast.expr) -> set[str]:
     words: set[str] = set()
-    for part in ast.walk(node):
+    for part in walk(node):
         if isinstance(part, ast.Name):
             words.add(part.id)
         elif isinstance(part, ast.Attribute):
@@ -61,7 +62,7 @@ def used_as_tensors(*methods: Function | None) -> set[str]:
     """Return the names whose use tells that they are tensors: a method or attribute only tensors have, or save_for_backward."""
     found: set[str] = set()
     for method in methods:
-        for node in ast.walk(method) if method is not None else ():
+        for node in walk(method) if method is not None else ():
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 if node.attr in names.TENSOR_EVIDENCE or _writes(node.attr):
                     found.add(node.value.id)

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeGuard, TypeVar
 from .events import Call, CtxWrite, Event, Mark, Record, Returned, Save, SavedRead, Use, Write
 from .evidence import annotation_kind, default_kind, differentiated, used_as_tensors
 from .interpret import Interpreter, Memory
+from .nodes import walk
 from .project import Project, dotted
 from .source import Source
 from .values import OTHER, Ref, Value, join
@@ -62,9 +63,14 @@ class Method:
         found = (dotted(d.func if isinstance(d, ast.Call) else d) for d in self.node.decorator_list)
         return [d.rsplit(".", 1)[-1] for d in found if d]
 
+    @functools.cached_property
+    def bound(self) -> frozenset[str]:
+        """The names that it binds somewhere."""
+        return frozenset(n.id for n in walk(self.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+
     def of(self, kind: type[E]) -> Iterator[E]:
         """Yield the events of one kind."""
-        return (e for e in self.record.events if isinstance(e, kind))
+        return iter(self.record.of(kind))
 
 
 @dataclass(eq=False)
@@ -222,8 +228,8 @@ class ClassFacts:
             if any(isinstance(t, ast.Name) and t.id == "__pullback__" for t in targets) and isinstance(statement.value, ast.Dict):  # type: ignore[union-attr]
                 found |= {k.value for k in statement.value.keys if isinstance(k, ast.Constant)}  # type: ignore[union-attr]
         if b".declare(" in self.source.data:
-            for node in ast.walk(self.source.tree):
-                if _is_declaration(node) and any(isinstance(n, ast.Name) and n.id == self.name for n in ast.walk(node.func)):
+            for node in walk(self.source.tree):
+                if _is_declaration(node) and any(isinstance(n, ast.Name) and n.id == self.name for n in walk(node.func)):
                     found |= {k.arg for k in node.keywords if k.arg}
         return found
 

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 from .calls import Calls
 from .events import AttributeWrite, Bind, CtxDelete, CtxWrite, Event, Record, Returned, Save, SavedRead, StateWrite, UnboundRead, Use, Write
 from .flow import Scope, implies, merge, pair, symbol, told_by, union, with_item
+from .nodes import walk
 from .project import Project
 from .source import Source
 from .values import NONE, OTHER, UNKNOWN, Closure, Guard, Ref, Root, Value, derived, join
@@ -196,7 +197,7 @@ class Interpreter(Calls):
         ends: list[Scope] = []
         for case in node.cases:
             scope = dict(before)
-            for name in ast.walk(case.pattern):
+            for name in walk(case.pattern):
                 bound = getattr(name, "name", None) if isinstance(name, (ast.MatchAs, ast.MatchStar)) else None
                 if bound:
                     scope[bound] = UNKNOWN
@@ -345,8 +346,8 @@ class Interpreter(Calls):
         self.scope[node.name] = UNKNOWN
 
     def _captured(self, node: ast.AST) -> None:
-        own = {a.arg for n in ast.walk(node) if isinstance(n, ast.arguments) for a in (*n.posonlyargs, *n.args, *n.kwonlyargs)}
-        for name in ast.walk(node):
+        own = {a.arg for n in walk(node) if isinstance(n, ast.arguments) for a in (*n.posonlyargs, *n.args, *n.kwonlyargs)}
+        for name in walk(node):
             if isinstance(name, ast.Name) and isinstance(name.ctx, ast.Load) and name.id in self.scope and name.id not in own:
                 value = self.scope[name.id]
                 if value.kind == "ctx":
@@ -461,5 +462,8 @@ class Interpreter(Calls):
         for part in value.flat():
             if part.sequence is not None and part.sequence[0] in ("grad", "saved"):
                 self.emit(Use, node, value=Value(frozenset({Ref(part.sequence[0], "*")})), how=how)
-            elif any(r.root in ("grad", "saved") and r.how != "from" for r in part.refs):
-                self.emit(Use, node, value=part, how=how)
+                continue
+            for ref in part.refs:
+                if ref.root in ("grad", "saved") and ref.how != "from":
+                    self.emit(Use, node, value=part, how=how)
+                    break

@@ -5,12 +5,14 @@ from __future__ import annotations
 import ast
 import codecs
 import functools
+import itertools
 import tokenize
 import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from .nodes import walk
 from .values import Closure
 
 TORCH_STARS = {
@@ -53,12 +55,7 @@ class Source:
 
     @functools.cached_property
     def _starts(self) -> list[int]:
-        starts = [3 if self.data.startswith(codecs.BOM_UTF8) else 0]
-        total = 0
-        for line in self.lines:
-            total += len(line)
-            starts.append(total)
-        return starts
+        return [3 if self.data.startswith(codecs.BOM_UTF8) else 0, *itertools.accumulate(map(len, self.lines))]
 
     def offset(self, line: int, column: int) -> int:
         """Return the byte offset of a line (from 1) and byte column (from 0)."""
@@ -106,7 +103,7 @@ class Source:
                 found.setdefault(node.name, node)
             elif isinstance(node, ast.Assign):
                 for target in node.targets:
-                    for name in ast.walk(target):
+                    for name in walk(target):
                         if isinstance(name, ast.Name):
                             found.setdefault(name.id, node)
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
@@ -173,7 +170,8 @@ def parse(path: Path, data: bytes) -> Source:
 
 
 def _is_utf8(data: bytes) -> bool:
-    lines = iter(data.splitlines(keepends=True)[:2])
+    two = data[: data.find(b"\n", data.find(b"\n") + 1) + 1] or data
+    lines = iter(two.splitlines(keepends=True)[:2])
     try:
         encoding, _ = tokenize.detect_encoding(lambda: next(lines, b""))
         data.decode("utf-8")

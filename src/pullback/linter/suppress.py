@@ -15,6 +15,7 @@ from pathlib import Path
 
 from ..report.codes import UnknownCode, name_of, resolve
 from ..report.finding import Finding, Location
+from .nodes import walk
 
 _IGNORE = re.compile(r"#\s*pullback:\s*ignore(?:\[(?P<codes>[^\]]*)\])?(?P<reason>.*)")
 _NOQA = re.compile(r"#\s*noqa(?::\s*(?P<codes>[A-Za-z]+[0-9]+(?:[,\s]+[A-Za-z]+[0-9]+)*))?", re.IGNORECASE)
@@ -161,7 +162,7 @@ def _parse(text: str) -> ast.Module:
 
 def _spans(tree: ast.Module) -> dict[int, tuple[int, int]]:
     spans: dict[int, tuple[int, int]] = {}
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, (ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
             first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
             head = max(node.lineno, node.body[0].lineno - 1) if node.body[0].lineno > node.lineno else node.lineno

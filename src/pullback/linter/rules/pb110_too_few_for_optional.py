@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ..facts import ClassFacts
+from ..nodes import walk
 from ..project import dotted
 from ..rule import Hit, Rule
 from .pb109_too_few_gradients import number_of_gradients
@@ -80,7 +81,7 @@ def triple(x):
 
 
 def _apply_calls(facts: ClassFacts) -> list[tuple[ast.Call, int]]:
-    return [(n, len(n.args) + len(n.keywords)) for n in ast.walk(facts.source.tree) if isinstance(n, ast.Call) and _applies(facts, n)]
+    return [(n, len(n.args) + len(n.keywords)) for n in walk(facts.source.tree) if isinstance(n, ast.Call) and _applies(facts, n)]
 
 
 def _applies(facts: ClassFacts, node: ast.Call) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..events import Bind
 from ..facts import ClassFacts
+from ..nodes import walk
 from ..rule import Hit, Rule, named
 
 
@@ -97,10 +98,10 @@ class Linear(torch.autograd.Function):
     def _only_there(self, facts: ClassFacts, name: str, made: list[Bind]) -> bool:
         assert facts.backward is not None
         count = 0
-        for node in ast.walk(facts.backward.node):
+        for node in walk(facts.backward.node):
             if isinstance(node, ast.Name) and node.id == name and isinstance(node.ctx, ast.Store):
                 count += 1
-        nones = sum(1 for n in ast.walk(facts.backward.node) if isinstance(n, ast.Assign) and _assigns_none(n, name))
+        nones = sum(1 for n in walk(facts.backward.node) if isinstance(n, ast.Assign) and _assigns_none(n, name))
         return count - nones <= len(made)
 
     def _early_return(self, facts: ClassFacts) -> Iterator[Hit]:

@@ -6,7 +6,8 @@ import ast
 from collections.abc import Iterator
 
 from ..events import FreeRead
-from ..facts import ClassFacts, Method
+from ..facts import ClassFacts
+from ..nodes import walk
 from ..rule import Hit, Rule
 
 
@@ -60,12 +61,12 @@ class Mul(torch.autograd.Function):
 
     def find(self, facts: ClassFacts) -> Iterator[Hit]:
         parameters = {p.name for p in facts.inputs}
-        enclosing = {n.id for f in facts.enclosing for n in ast.walk(f) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+        enclosing = {n.id for f in facts.enclosing for n in walk(f) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
         enclosing |= {a.arg for f in facts.enclosing for a in (*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs)}
         for method in facts.own(facts.forward, facts.backward):
             seen: set[str] = set()
             for event in method.of(FreeRead):
-                if event.via or event.name in seen or event.name in enclosing or _bound_in(method, event.name):
+                if event.via or event.name in seen or event.name in enclosing or event.name in method.bound:
                     continue
                 definition = facts.source.definitions.get(event.name)
                 if method is facts.backward and event.name in parameters:
@@ -83,10 +84,6 @@ class Mul(torch.autograd.Function):
                         f"{facts.name}.{method.name} reads the module-level tensor `{event.name}`, which requires grad but gets none from here",
                         fix=f"pass {event.name} to apply",
                     )
-
-
-def _bound_in(method: Method, name: str) -> bool:
-    return any(isinstance(n, ast.Name) and n.id == name and isinstance(n.ctx, ast.Store) for n in ast.walk(method.node))
 
 
 def _trains(node: ast.stmt) -> bool:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..events import CtxDelete, CtxRead, CtxWrite
 from ..facts import ClassFacts
+from ..nodes import walk
 from ..rule import Hit, Rule
 from .pb203_saved_never_read import _mentioned_by_siblings
 
@@ -70,5 +71,5 @@ def _read_in_text(facts: ClassFacts, name: str) -> bool:
     names = {"ctx", "self", *(m.ctx for m in facts.methods)}
     return any(
         isinstance(n, ast.Attribute) and n.attr == name and isinstance(n.ctx, ast.Load) and isinstance(n.value, ast.Name) and n.value.id in names
-        for n in ast.walk(facts.node)
+        for n in walk(facts.node)
     )

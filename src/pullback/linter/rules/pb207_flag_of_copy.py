@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ..events import AttributeRead
 from ..facts import ClassFacts, Method
+from ..nodes import walk
 from ..rule import Hit, Rule, replace_node
 from ..values import Value
 
@@ -89,8 +90,8 @@ class Mul(torch.autograd.Function):
 
 def _in_conditions(method: Method) -> set[int]:
     """Return the ids of the nodes that stand in a condition (an assertion decides nothing)."""
-    tests = [n.test for n in ast.walk(method.node) if isinstance(n, (ast.If, ast.IfExp, ast.While))]
-    return {id(n) for test in tests for n in ast.walk(test)}
+    tests = [n.test for n in walk(method.node) if isinstance(n, (ast.If, ast.IfExp, ast.While))]
+    return {id(n) for test in tests for n in walk(test)}
 
 
 def _input(value: Value, how: str) -> int | None:

@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ..facts import ClassFacts
+from ..nodes import walk
 from ..rule import Hit, Rule
 
 
@@ -79,5 +80,5 @@ def _container_of_tensors(node: ast.expr | None) -> bool:
     head = node.value.id if isinstance(node.value, ast.Name) else getattr(node.value, "attr", "")
     return head.lower() in ("list", "dict", "sequence") and any(
         isinstance(n, (ast.Name, ast.Attribute)) and (getattr(n, "id", "") == "Tensor" or getattr(n, "attr", "") == "Tensor")
-        for n in ast.walk(node.slice)
+        for n in walk(node.slice)
     )

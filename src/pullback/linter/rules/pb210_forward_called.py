@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ..facts import ClassFacts
+from ..nodes import walk
 from ..project import dotted
 from ..rule import Hit, Rule, edit
 
@@ -65,8 +66,8 @@ def exp(x):
     def find(self, facts: ClassFacts) -> Iterator[Hit]:
         if f"{facts.name}.forward(".encode() not in facts.source.data:
             return
-        inside = {id(n) for other in facts.siblings for n in ast.walk(other.node)}
-        for node in ast.walk(facts.source.tree):
+        inside = {id(n) for other in facts.siblings for n in walk(other.node)}
+        for node in walk(facts.source.tree):
             if not isinstance(node, ast.Call) or dotted(node.func) != f"{facts.name}.forward" or id(node) in inside or _passes_ctx(node):
                 continue
             end = facts.source.span(node.func)[1]

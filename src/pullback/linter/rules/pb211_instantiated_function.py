@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from ..facts import ClassFacts
+from ..nodes import walk
 from ..rule import Hit, Rule
 
 
@@ -66,11 +67,9 @@ def exp(x):
             return
         if sum(other.name == facts.name for other in facts.siblings) > 1 or self._shadowed(facts):
             return
-        for node in ast.walk(facts.source.tree):
+        for node in walk(facts.source.tree):
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == facts.name:
                 yield Hit(node, f"`{facts.text(node)}` instantiates {facts.name}, a Function", fix=f"{facts.name}.apply(...)")
 
     def _shadowed(self, facts: ClassFacts) -> bool:
-        return any(
-            isinstance(n, (ast.FunctionDef, ast.ClassDef)) and n.name == facts.name and n is not facts.node for n in ast.walk(facts.source.tree)
-        )
+        return any(isinstance(n, (ast.FunctionDef, ast.ClassDef)) and n.name == facts.name and n is not facts.node for n in walk(facts.source.tree))

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from ...report.finding import Edit
 from ..facts import ClassFacts, Method
+from ..nodes import walk
 from ..rule import Hit, Rule
 
 
@@ -100,9 +101,9 @@ def _convert(facts: ClassFacts, forward: Method) -> tuple[Edit, ...]:
     outputs = [last.value] if isinstance(last.value, ast.Name) else list(last.value.elts) if isinstance(last.value, ast.Tuple) else []
     names = [o.id for o in outputs if isinstance(o, ast.Name)]
     inputs = [p.name for p in facts.inputs]
-    rebound = {n.id for n in ast.walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+    rebound = {n.id for n in walk(node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
     simple = all(isinstance(s, (ast.Expr, ast.Assign)) and _whole_lines(facts, s) for s in moved)
-    used = {n.id for s in moved for n in ast.walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)} - {ctx}
+    used = {n.id for s in moved for n in walk(s) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load)} - {ctx}
     foreign = {u for u in used if u in rebound and u not in names} | {u for u in used if u in inputs and u in rebound}
     arguments = node.args
     if (
@@ -146,7 +147,7 @@ def _targets(names: list[str], *, alone: str) -> str:
 
 
 def _mentions(node: ast.AST, name: str | None) -> bool:
-    return any(isinstance(n, ast.Name) and n.id == name for n in ast.walk(node))
+    return any(isinstance(n, ast.Name) and n.id == name for n in walk(node))
 
 
 def _whole_lines(facts: ClassFacts, node: ast.stmt) -> bool:
