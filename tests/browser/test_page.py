@@ -313,7 +313,7 @@ def test_hostile_names_stay_text(show, write, section):
 def test_large_graph_opens_in_sections(show, write, flat):
     window = show(write(f"large-{flat}", page_samples.large(3000, flat=flat)))
     boxes = texts(window, ".box .title")
-    assert 10 < len(boxes) <= 300
+    assert 10 < len(boxes) <= 160
     assert window.run("return document.querySelectorAll('*').length") < 3000
     window.press("/")
     window.press(*"layers.2992.")

@@ -3,6 +3,7 @@
 import base64
 import json
 import re
+import subprocess
 import sys
 from pathlib import Path
 
@@ -71,13 +72,34 @@ def test_see_writes_a_page(tmp_path, monkeypatch):
     assert [section["kind"] for section in page["sections"]] == ["trace", "saved", "graph"]
 
 
+WRONG = """
+import torch
+
+
+class Wrong(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, grad_output):
+        return grad_output
+"""
+
+
+@pytest.mark.slow
+def test_record_writes_a_page(tmp_path):
+    (tmp_path / "program.py").write_text(WRONG + "\n\nWrong.apply(torch.ones(3, requires_grad=True)).sum().backward()\n")
+    command = [sys.executable, "-m", "pullback", "record", "--select", "PB501", "--output-format", "html", "--report", "page.html", "program.py"]
+    assert subprocess.run(command, cwd=tmp_path, check=False, timeout=200).returncode == 1
+    sections = page_in((tmp_path / "page.html").read_text())["sections"]
+    assert [section["kind"] for section in sections] == ["findings", "trace", "saved", "graph"]
+    assert [step["function"] for step in sections[1]["steps"] if step["what"] == "backward"] == ["Wrong"]
+
+
 @pytest.mark.slow
 def test_check_writes_a_page(tmp_path):
-    (tmp_path / "wrong.py").write_text(
-        "import torch\n\n\nclass Wrong(torch.autograd.Function):\n"
-        "    @staticmethod\n    def forward(ctx, x):\n        return x * 2\n\n"
-        "    @staticmethod\n    def backward(ctx, grad_output):\n        return grad_output\n"
-    )
+    (tmp_path / "wrong.py").write_text(WRONG)
     output = tmp_path / "page.html"
     result = CliRunner().invoke(main, ["check", str(tmp_path / "wrong.py"), "--output-format", "html", "--output", str(output)])
     assert result.exit_code == 1

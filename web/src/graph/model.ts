@@ -1,7 +1,7 @@
 import { count, file, short, size } from "../format";
 import type { Graph, GraphNode, TreeItem } from "../types";
 
-export const CHILDREN = 300;
+export const CHILDREN = 160;
 const SECTIONS = 40;
 const OPEN_UP_TO = 60;
 
