@@ -78,13 +78,13 @@ def test_swiglu(shape, ran):
 @pytest.mark.parametrize(
     "option", [{}, {"label_smoothing": 0.2, "z_loss": 0.01}, {"reduction": "none", "z_loss": 0.1}, {"reduction": "sum", "ignore_index": 2}]
 )
-@pytest.mark.parametrize("shape", [(5, 4), (90, 1000), (1, 1)])
+@pytest.mark.parametrize("shape", [(5, 4), (90, 1000), (1, 1), (3, 2, 7)])
 def test_softmax_cross_entropy(shape, option, ran):
     (logits,) = drawn(shape)
-    target = torch.arange(shape[0]) % shape[1]
+    target = torch.arange(logits.numel() // shape[-1]).reshape(shape[:-1]) % shape[-1]
     if shape[0] > 1:
         target[1] = option.get("ignore_index", -100)
-    dy = torch.linspace(0.5, 1.5, shape[0]) if option.get("reduction") == "none" else None
+    dy = torch.linspace(0.5, 1.5, target.numel()).reshape(shape[:-1]) if option.get("reduction") == "none" else None
     agree(lambda: pb.ops.softmax_cross_entropy(logits, target, **option), [logits], dy)
     assert ran == ["cross_entropy_forward", "cross_entropy_backward"]
 

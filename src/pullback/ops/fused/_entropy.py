@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 from typing import Any, NamedTuple
 
 import torch
@@ -15,6 +16,8 @@ from ._triton import ready
 
 BLOCK = 1 << 19
 """Elements of a block of logits: what several steps go over one after the other."""
+_REDUCTIONS = {"none": 0, "sum": 1, "mean": 2}
+"""As the C kernels number them."""
 
 
 class Options(NamedTuple):
@@ -119,7 +122,9 @@ def gradients(logits: Tensor, target: Tensor, scale: Tensor, options: Options) -
 
 def loss_now(logits: Tensor, target: Tensor, options: Options) -> tuple[Tensor, Tensor | None]:
     """The reduced loss, and the rows' log-sum-exp where a kernel gives it; nobody may be recording."""
-    if options.plain and logits.numel() <= BLOCK and not has_kernel(logits, target, options):
+    if takes_c(logits, target, options):
+        return _loss_by_c(logits, target, options, options.reduction)
+    if options.plain and logits.numel() <= BLOCK and not ready(logits):
         return _nll(logits, target, options, options.reduction), None
     rows, lse = losses_now(logits, target, options)
     return reduced(rows, target, options), lse
@@ -131,8 +136,8 @@ def losses_now(logits: Tensor, target: Tensor, options: Options) -> tuple[Tensor
         from ..kernels import triton_cross_entropy as kernels
 
         return kernels.losses(logits, target, *options[:4])
-    if has_kernel(logits, target, options):
-        return _losses_by_c(logits, target, options)
+    if takes_c(logits, target, options):
+        return _loss_by_c(logits, target, options, "none")
     if options.plain:
         each = [_nll(logits[block], target[block], options, "none") for block in blocks(logits, BLOCK)]
     else:
@@ -142,25 +147,36 @@ def losses_now(logits: Tensor, target: Tensor, options: Options) -> tuple[Tensor
 
 def has_kernel(logits: Tensor, target: Tensor, options: Options) -> bool:
     """Whether a Triton or C kernel goes over these rows."""
-    if ready(logits):
-        return True
+    return ready(logits) or takes_c(logits, target, options)
+
+
+def takes_c(logits: Tensor, target: Tensor, options: Options) -> bool:
+    """Whether a C kernel goes over these rows."""
     return options.soft_cap is None and cpu.usable(logits) and target.dtype == torch.int64 and target.is_contiguous()
 
 
-def _losses_by_c(logits: Tensor, target: Tensor, options: Options) -> tuple[Tensor, Tensor]:
+def _loss_by_c(logits: Tensor, target: Tensor, options: Options, reduction: str) -> tuple[Tensor, Tensor]:
     rows, classes = logits.shape
-    loss, lse = logits.new_empty((2, rows)).unbind()
-    wrong = torch.zeros(1, dtype=torch.int32)
-    numbers = (classes, options.ignore_index, options.label_smoothing, options.z_loss)
-    cpu.run("cross_entropy_forward", rows, logits, target, loss, lse, wrong, *numbers)
-    if wrong.item():
+    loss, lse, total = torch.empty(rows), torch.empty(rows), torch.empty(())
+    wrong = ctypes.c_int32()
+    numbers = (classes, options.ignore_index, _REDUCTIONS[reduction], options.label_smoothing, options.z_loss)
+    cpu.run("cross_entropy_forward", rows, logits, target, loss, lse, total, ctypes.byref(wrong), *numbers)
+    if wrong.value:
         raise IndexError("target holds what is no class")
-    return loss, lse
+    return loss if reduction == "none" else total, lse
 
 
 def _nll(logits: Tensor, target: Tensor, options: Options, reduction: str) -> Tensor:
     log_p = torch.log_softmax(logits.to(accurate(logits)), -1)
     return F.nll_loss(log_p, target if target.dtype == torch.int64 else target.long(), ignore_index=options.ignore_index, reduction=reduction)
+
+
+def gradient_now(dy: Tensor, logits: Tensor, target: Tensor, options: Options, lse: Tensor | None, out: Tensor) -> Tensor:
+    """Write the gradient of the reduced loss into `out`; nobody may be recording."""
+    if lse is not None and takes_c(logits, target, options) and cpu.usable(dy):
+        _gradients_by_c(logits, target, dy, options, lse, out, options.reduction)
+        return out
+    return gradients_now(logits, target, scales(dy, target, options, accurate(logits)), options, lse, out)
 
 
 def gradients_now(logits: Tensor, target: Tensor, scale: Tensor, options: Options, lse: Tensor | None, out: Tensor) -> Tensor:
@@ -169,9 +185,8 @@ def gradients_now(logits: Tensor, target: Tensor, scale: Tensor, options: Option
         from ..kernels import triton_cross_entropy as kernels
 
         return kernels.gradients(logits, target, scale, lse, *options[:4], out)
-    if lse is not None and has_kernel(logits, target, options) and cpu.usable(out, scale):
-        numbers = (logits.shape[1], options.ignore_index, options.label_smoothing, options.z_loss)
-        cpu.run("cross_entropy_backward", logits.shape[0], logits, target, scale, lse, out, *numbers)
+    if lse is not None and takes_c(logits, target, options) and cpu.usable(out, scale):
+        _gradients_by_c(logits, target, scale, options, lse, out, "none")
         return out
     _, at = places(target, options)
     scale = scale.unsqueeze(-1)
@@ -182,6 +197,11 @@ def gradients_now(logits: Tensor, target: Tensor, scale: Tensor, options: Option
     for block in blocks(logits, BLOCK):
         _gradients_of_block(capped(logits[block], options), at[block], scale[block], at_target[block], options, out[block])
     return out
+
+
+def _gradients_by_c(logits: Tensor, target: Tensor, dy: Tensor, options: Options, lse: Tensor, out: Tensor, reduction: str) -> None:
+    numbers = (logits.shape[1], options.ignore_index, _REDUCTIONS[reduction], options.label_smoothing, options.z_loss)
+    cpu.run("cross_entropy_backward", logits.shape[0], logits, target, dy, lse, out, *numbers)
 
 
 def _gradients_of_block(z: Tensor, at: Tensor, scale: Tensor, at_target: Tensor, options: Options, out: Tensor) -> None:

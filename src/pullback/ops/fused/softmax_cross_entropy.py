@@ -122,11 +122,11 @@ def _(
 ) -> Tensor:
     options = entropy.Options(ignore_index, label_smoothing, soft_cap, z_loss, reduction)
     rows, flat = rows_of(logits), target.reshape(-1)
-    scale = entropy.scales(dy, target, options, entropy.accurate(logits))
     if not eager(dy, logits):
+        scale = entropy.scales(dy, target, options, entropy.accurate(logits))
         return entropy.gradients(rows, flat, scale, options).reshape(logits.shape).to(logits.dtype)
     out = torch.empty_like(rows, memory_format=torch.contiguous_format)
-    return entropy.gradients_now(rows, flat, scale, options, lse, out).reshape(logits.shape)
+    return entropy.gradient_now(dy.reshape(-1) if dy.dim() > 1 else dy, rows, flat, options, lse, out).reshape(logits.shape)
 
 
 @softmax_cross_entropy.samples

@@ -31,8 +31,8 @@ KERNELS: dict[str, tuple[Any, ...]] = {
     "swiglu_backward": (_POINTER,) * 5,
     "rms_norm_forward": (*(_POINTER,) * 4, _LONG, _FLOAT),
     "rms_norm_backward": (*(_POINTER,) * 6, _LONG, _LONG),
-    "cross_entropy_forward": (*(_POINTER,) * 5, _LONG, _LONG, _FLOAT, _FLOAT),
-    "cross_entropy_backward": (*(_POINTER,) * 5, _LONG, _LONG, _FLOAT, _FLOAT),
+    "cross_entropy_forward": (*(_POINTER,) * 6, _LONG, _LONG, _INT, _FLOAT, _FLOAT),
+    "cross_entropy_backward": (*(_POINTER,) * 5, _LONG, _LONG, _INT, _FLOAT, _FLOAT),
 }
 
 _transforms = _compat.transforms_active()
@@ -125,13 +125,13 @@ def flat(name: str, *tensors: Tensor, numbers: tuple[float, ...] = (), extra: tu
     return out
 
 
-def run(name: str, count: int, *arguments: Tensor | float | None) -> None:
+def run(name: str, count: int, *arguments: Any) -> None:
     """Run a kernel on what `usable` has let through, and on tensors made to be written to.
 
     Args:
         name: The kernel.
         count: Its count of rows or elements.
-        *arguments: Tensors, None for a null pointer, and numbers, in its order.
+        *arguments: Tensors, None for a null pointer, pointers of ctypes, and numbers, in its order.
     """
     assert _loaded is not None
     _loaded[name](count, torch.get_num_threads(), *[a.data_ptr() if isinstance(a, Tensor) else a for a in arguments])

@@ -1,9 +1,17 @@
 #include "pullback.h"
 
-/* For each row of n logits: lse, and loss = lse - (1 - smoothing) z_t - smoothing mean(z) + z_loss lse^2, or 0 where t is `ignored`.
+enum { EACH, SUM, MEAN };
+
+static int64_t counted(const int64_t *target, int64_t rows, int64_t ignored) {
+    int64_t count = 0;
+    for (int64_t row = 0; row < rows; row++) count += target[row] != ignored;
+    return count;
+}
+
+/* For each row of n logits: lse, and loss = lse - (1 - smoothing) z_t - smoothing mean(z) + z_loss lse^2, or 0 where t is `ignored`; and their sum or mean.
    Sets *wrong where t is neither that nor a class. */
 void cross_entropy_forward(int64_t rows, int threads, const float *restrict logits, const int64_t *restrict target, float *restrict loss, float *restrict lse,
-                           int32_t *wrong, int64_t n, int64_t ignored, float smoothing, float z_loss) {
+                           float *restrict total, int32_t *wrong, int64_t n, int64_t ignored, int32_t reduction, float smoothing, float z_loss) {
 #pragma omp parallel for if (rows * n > GRAIN) num_threads(threads) schedule(static)
     for (int64_t row = 0; row < rows; row++) {
         const float *z = logits + row * n;
@@ -31,11 +39,16 @@ void cross_entropy_forward(int64_t rows, int threads, const float *restrict logi
         }
         loss[row] = value;
     }
+    if (reduction == EACH) return;
+    double sum = 0.0;
+    for (int64_t row = 0; row < rows; row++) sum += loss[row];
+    *total = (float)(reduction == MEAN ? sum / (double)counted(target, rows, ignored) : sum);
 }
 
-/* The gradient for the logits, times scale[row]; `out` may be `logits` */
-void cross_entropy_backward(int64_t rows, int threads, const float *logits, const int64_t *restrict target, const float *restrict scale,
-                            const float *restrict lse, float *out, int64_t n, int64_t ignored, float smoothing, float z_loss) {
+/* The gradient for the logits from dy, one number, or one for each row if nothing was reduced; `out` may be `logits` */
+void cross_entropy_backward(int64_t rows, int threads, const float *logits, const int64_t *restrict target, const float *restrict dy,
+                            const float *restrict lse, float *out, int64_t n, int64_t ignored, int32_t reduction, float smoothing, float z_loss) {
+    const float factor = reduction == MEAN ? 1.0f / (float)counted(target, rows, ignored) : 1.0f;
 #pragma omp parallel for if (rows * n > GRAIN) num_threads(threads) schedule(static)
     for (int64_t row = 0; row < rows; row++) {
         const float *z = logits + row * n;
@@ -45,9 +58,10 @@ void cross_entropy_backward(int64_t rows, int threads, const float *logits, cons
             for (int64_t i = 0; i < n; i++) dz[i] = 0.0f;
             continue;
         }
-        const float base = lse[row], rate = scale[row] * (1.0f + 2.0f * z_loss * base), even = scale[row] * smoothing / (float)n;
+        const float scale = dy[reduction == EACH ? row : 0] * factor, base = lse[row];
+        const float rate = scale * (1.0f + 2.0f * z_loss * base), even = scale * smoothing / (float)n;
 #pragma omp simd
         for (int64_t i = 0; i < n; i++) dz[i] = rate * exp_(z[i] - base) - even;
-        if (t >= 0 && t < n) dz[t] -= scale[row] * (1.0f - smoothing);
+        if (t >= 0 && t < n) dz[t] -= scale * (1.0f - smoothing);
     }
 }
