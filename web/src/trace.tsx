@@ -68,7 +68,7 @@ function backwardOrder(trace: Trace, calls: Call[]): [Call, Step[]][] {
 
 /** Forward from left to right, backward from right to left below it; every call of a Function is one column. */
 function Timeline({ calls }: { calls: Call[] }) {
-  const shown = calls.filter((call, i) => i < DRAWN || i >= calls.length - DRAWN || lost(call.backward));
+  const shown = calls.filter((call, i) => i < DRAWN || i >= calls.length - DRAWN || call.backward.some((step) => step.mark));
   const longest = Math.max(...calls.flatMap((call) => [spent(call.apply), spent(call.backward)]), 1e-9);
   const width = START + shown.length * COLUMN;
   const label = `Timeline: ${count(calls.length, "call")}, forward from left to right, backward from right to left`;
@@ -101,7 +101,9 @@ function Timeline({ calls }: { calls: Call[] }) {
 }
 
 const spent = (steps: Step[]): number => steps.reduce((sum, step) => sum + (step.seconds ?? 0), 0);
-const lost = (steps: Step[]): boolean => steps.some((step) => step.mark) || !steps.length;
+/** Whether no gradient, or none that is of use, leaves this backward. */
+const lost = (steps: Step[]): boolean =>
+  steps.some((step) => step.mark) || steps.every(({ what, stats }) => what !== "returns" || stats?.zeros === stats?.elements);
 
 function Return({ x, lost }: { x: number; lost: boolean }) {
   return <path class={`flow${lost ? " lost" : ""}`} d={`M${x + COLUMN - 145} 134H${x}`} marker-end={`url(#flow${lost ? "-lost" : ""})`} />;

@@ -116,7 +116,7 @@ export function GraphView({ graph, name, badges }: { graph: Graph; name: string;
     Escape: () => setHelp(false),
   };
   const onKey = (event: KeyboardEvent): void => {
-    if (event.target instanceof HTMLInputElement || event.ctrlKey || event.metaKey || event.altKey) return;
+    if (/INPUT|SELECT/.test((event.target as Element).tagName) || event.ctrlKey || event.metaKey || event.altKey) return;
     const arrows = event.target === svg.current && event.key.startsWith("Arrow");
     const step = arrows ? () => pick(neighbour(model, items, scene!, open, selected, event.key)) : steps[event.key];
     if (!step) return;
