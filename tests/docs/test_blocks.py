@@ -5,7 +5,10 @@ import re
 import sys
 from pathlib import Path
 
+import click
 import pytest
+
+from pullback.cli.main import main
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [ROOT / "README.md", *sorted(p for p in (ROOT / "docs").rglob("*.md") if not {"_build", "generated"} & set(p.relative_to(ROOT).parts))]
@@ -23,6 +26,25 @@ def as_program(text: str) -> str:
     return "\n".join(lines) + "\n"
 
 
+PRINTED = re.compile(r"^```python\n(?:(?!```)[^\n]*\n)*```\n\n```text\n((?:(?!```)[^\n]*\n)*)```$", re.MULTILINE)
+VARIES = re.compile(r"\S+\.py:\d+|-?\d+(?:[.,]\d+)*(?:e[-+]?\d+)?")
+
+
+def plain(text: str) -> str:
+    """Return a text with places and figures made equal, on one line: where lines break follows from the length of paths."""
+    return re.sub(r"\s+", " ", VARIES.sub("#", text)).strip()
+
+
+def is_printed(expected: str, printed: str) -> bool:
+    """Whether a text block stands in what was printed; a line with only ``…`` stands for anything."""
+    rest = plain(printed)
+    for part in map(plain, re.split(r"^…$", expected, flags=re.MULTILINE)):
+        _, found, rest = rest.partition(part) if part else ("", "…", rest)
+        if not found:
+            return False
+    return True
+
+
 def has_code(page: Path) -> bool:
     return BLOCK.search(page.read_text(encoding="utf-8")) is not None
 
@@ -33,7 +55,7 @@ def page_param(page: Path):
 
 
 @pytest.mark.parametrize("page", [page_param(p) for p in PAGES if has_code(p)])
-def test_page_runs(page, tmp_path, monkeypatch):
+def test_page_runs(page, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(ROOT)
     monkeypatch.syspath_prepend(str(ROOT / "examples" / "kernels"))
     name = "page_" + re.sub(r"\W", "_", page.stem.lower())
@@ -45,6 +67,37 @@ def test_page_runs(page, tmp_path, monkeypatch):
     module = importlib.util.module_from_spec(spec)
     monkeypatch.setitem(sys.modules, name, module)
     spec.loader.exec_module(module)
+    printed = capsys.readouterr().out
+    for block in PRINTED.finditer(page.read_text(encoding="utf-8")):
+        assert is_printed(block[1], printed), printed
+
+
+def test_what_is_printed_is_compared_but_for_figures_and_places():
+    printed = "a.py:3  x [2, 3]   norm 1.5\nmore\nlast line\n"
+    assert is_printed("b.py:12  x [4, 4]  norm 2\n…\nlast line\n", printed)
+    assert not is_printed("b.py:12  y [4, 4]  norm 2\n", printed)
+    assert not is_printed("last line\n…\nmore\n", printed)
+
+
+COMMANDS = [
+    pytest.param(command, id=f"{page.stem}-{command[:40]}")
+    for page in PAGES
+    for block in re.findall(r"^```sh\n(.*?)^```$", page.read_text(encoding="utf-8"), re.MULTILINE | re.DOTALL)
+    for command in block.splitlines()
+    if command.startswith("pullback ")
+]
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_commands_have_options_and_files_that_exist(command):
+    words = command.partition("#")[0].split()
+    listed = main.get_command(click.Context(main), words[1])
+    assert listed is not None
+    options = {name for parameter in listed.params for name in parameter.opts}
+    assert {word.partition("=")[0] for word in words[2:] if word.startswith("--")} <= options
+    for path, _, name in (word.partition("::") for word in words[2:] if word.startswith("examples/")):
+        assert (ROOT / path).exists()
+        assert not name or re.search(rf"^(class|def) {name}\b", (ROOT / path).read_text(encoding="utf-8"), re.MULTILINE)
 
 
 def test_blocks_keep_their_line_numbers():

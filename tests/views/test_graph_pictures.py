@@ -13,11 +13,16 @@ import torch
 from torch.autograd import Function
 
 import pullback as pb
+from pullback.capture.calls import resolve_target
+from pullback.report.finding import Finding
+from pullback.report.report import Report
 from pullback.views.fold import Group, fold, nodes_in
-from pullback.views.svg import _width
+from pullback.views.ink import width
+from pullback.views.layout import Box, Link, place
 
 HERE = Path(__file__).resolve().parent
 MENDED = HERE.parents[1] / "examples" / "tutorial" / "mended.py"
+DOCS = HERE.parents[1] / "docs" / "tutorials" / "understand" / "pictures"
 SVG = "{http://www.w3.org/2000/svg}"
 
 
@@ -168,7 +173,7 @@ PICTURES = {f"{i}-{case.target.__name__}": (lambda case=case: (case.target.apply
 @pytest.mark.parametrize("name", PICTURES)
 def test_no_label_leaves_its_box_and_no_boxes_overlap(name, capsys):
     root = drawn(*PICTURES[name]())
-    width, height = float(root.get("width")), float(root.get("height"))
+    wide, high = float(root.get("width")), float(root.get("height"))
     shift = 24.0
     boxes = [
         tuple(float(rect.get(key)) for key in ("x", "y", "width", "height"))
@@ -178,22 +183,80 @@ def test_no_label_leaves_its_box_and_no_boxes_overlap(name, capsys):
     assert boxes
     for x, y, w, h in boxes:
         assert x >= 0
-        assert x + w + shift <= width + 0.5
+        assert x + w + shift <= wide + 0.5
         assert y >= 0
-        assert y + h + shift <= height
+        assert y + h + shift <= high
     for i, (x, y, w, h) in enumerate(boxes):
         for other_x, other_y, other_w, other_h in boxes[i + 1 :]:
             assert x + w <= other_x or other_x + other_w <= x or y + h <= other_y or other_y + other_h <= y
     for text in root.iter(f"{SVG}text"):
-        half = _width(text.text, int(text.get("font-size")))
+        half = width(text.text, int(text.get("font-size")))
         x, y = float(text.get("x")), float(text.get("y"))
         left = x - half / 2 if text.get("text-anchor") == "middle" else x
         assert -shift <= left
-        assert left + half <= width
+        assert left + half <= wide
         holding = [(bx, bw) for bx, by, bw, bh in boxes if by <= y <= by + bh and bx <= x <= bx + bw]
         for bx, bw in holding:
             assert bx <= left
             assert left + half <= bx + bw + 0.5
+
+
+@pytest.mark.parametrize("name", sorted(path.stem for path in DOCS.glob("*.svg")))
+def test_pictures_of_the_docs_are_what_is_drawn(name):
+    case = next(case for case in CASES if case.target.__name__ == name)
+    names = dict(zip(resolve_target(case.target).positional(len(case.args)), case.args, strict=True))
+    graph = pb.graph(case.target.apply(*case.args), params={name: arg for name, arg in names.items() if isinstance(arg, torch.Tensor)})
+    assert (DOCS / f"{name}.svg").read_text(encoding="utf-8") == graph.to_svg() + "\n", (
+        f"draw it anew: pullback see {MENDED}::{name} --output-format svg"
+    )
+
+
+class Refused(Function):
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, dy):
+        return 3 * dy
+
+
+def found(code, subject, severity="error"):
+    return Finding(code, "name", severity, "fail", subject, "message", None)
+
+
+def test_what_a_check_found_is_a_badge():
+    subject = f"{Refused.__module__}.Refused"
+    findings = [found("PB612", subject, "warning"), found("PB501", subject), found("PB703", subject, "note"), found("PB503", "other.Refused")]
+    graph = pb.graph(Refused.apply(leaf(3)), findings=findings)
+    assert [node.findings for node in graph.nodes] == [(), ("PB501", "PB612")]
+    assert ">PB501, PB612</text>" in graph.to_svg()
+    assert "! PB501, PB612" in graph.to_text()
+    assert "PB501, PB612" in graph.to_mermaid()
+    assert json.loads(graph.to_json())["nodes"][1]["findings"] == ["PB501", "PB612"]
+    assert pb.graph(Refused.apply(leaf(3)), findings=Report(findings=tuple(findings))).nodes == graph.nodes
+
+
+def test_other_findings_are_refused():
+    with pytest.raises(TypeError, match="findings must be a report"):
+        pb.graph(leaf(3).exp(), findings=["PB501"])
+    with pytest.raises(TypeError, match="got int"):
+        pb.graph(leaf(3).exp(), findings=3)
+
+
+def test_an_order_without_crossings_is_found():
+    y, model = networks.rnn(20, stack=True)
+    folded = fold(pb.graph(y, params=model))
+    assert [item.times for item in folded.items if isinstance(item, Group)] == [19]
+    boxes = {name: Box(name, 40, 20) for name in "abcdef"}
+    links = [Link(f"{s}{t}", s, t) for s, t in ("ad", "ae", "bd", "bf", "cd", "ce")]
+    placement = place(list(boxes.values()), links)
+    assert crossings(placement) == 1  # two sources of the same two targets always cross once
+
+
+def crossings(placement):
+    ends = [(line.points[0][0], line.points[-1][0]) for line in placement.lines]
+    return sum((a[0] - b[0]) * (a[1] - b[1]) < 0 for i, a in enumerate(ends) for b in ends[i + 1 :])
 
 
 def test_a_picture_has_nothing_that_could_clash_or_load():
@@ -255,7 +318,7 @@ def test_several_outputs_in_containers_are_drawn():
 def test_it_is_shown_in_a_notebook_and_written_to_files(tmp_path):
     graph = pb.graph(leaf(3).exp())
     bundle = graph._repr_mimebundle_()
-    assert set(bundle) == {"text/plain", "image/svg+xml"}
+    assert set(bundle) == {"text/plain", "image/svg+xml", "text/html"}
     for ending in ("svg", "mmd", "json", "txt"):
         graph.save(tmp_path / f"graph.{ending}")
         assert (tmp_path / f"graph.{ending}").stat().st_size > 20
