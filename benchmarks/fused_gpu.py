@@ -111,6 +111,15 @@ def tasks(device: str, tiny: bool, compiled: bool) -> list[Task]:
             5 * rows * width * size,
         )
     ]
+    gated, dy = [leaf(rows, width), leaf(rows, width)], torch.randn(rows, width, device=device, dtype=dtype)
+    found.append(
+        Task(
+            f"swiglu {rows} x {width}",
+            forward_backward(pb.ops.swiglu, gated, dy),
+            others(lambda g, u: F.silu(g) * u, gated, dy, liger_gate()),
+            8 * rows * width * size,
+        )
+    )
     for v in (classes,) if tiny else (classes, 4 * classes):
         n = rows // 4
         logits, target = leaf(n, v), torch.randint(v, (n,), device=device)
@@ -141,6 +150,15 @@ def liger_norm() -> Callable[..., Tensor] | None:
     from liger_kernel.ops.rms_norm import LigerRMSNormFunction  # type: ignore[import-not-found]
 
     return lambda x, w: LigerRMSNormFunction.apply(x, w, 1e-6, 0.0, "llama", False)
+
+
+def liger_gate() -> Callable[..., Tensor] | None:
+    """Liger's gated unit, if it is installed."""
+    if importlib.util.find_spec("liger_kernel") is None:
+        return None
+    from liger_kernel.ops.swiglu import LigerSiLUMulFunction  # type: ignore[import-not-found]
+
+    return LigerSiLUMulFunction.apply
 
 
 def liger_loss(target: Tensor) -> Callable[..., Tensor] | None:

@@ -57,6 +57,22 @@ def rms_norm(device: str) -> int:
     return used.call_count
 
 
+def swiglu(device: str) -> int:
+    """Sizes below, at and above a block; layouts that the kernel does not take."""
+    from pullback.ops.fused.swiglu import swiglu_reference
+    from pullback.ops.kernels import triton_swiglu
+
+    with mock.patch.object(triton_swiglu, "backward", wraps=triton_swiglu.backward) as used:
+        for shape, dtype in itertools.product([(3,), (1024,), (30, 70), (0, 4)], ROUNDINGS):
+            gate, up, dy = (drawn(*shape, device=device, dtype=dtype, seed=i) for i in range(3))
+            want = results(swiglu_reference, [gate.double(), up.double()], dy.double())
+            agree(results(pb.ops.swiglu, [gate, up], dy), want, dtype, f"swiglu {shape} {dtype}")
+            if len(shape) == 2:
+                spread = [gate.t().contiguous().t(), up]
+                agree(results(pb.ops.swiglu, spread, dy), want, dtype, f"swiglu {shape} {dtype}, column by column")
+    return used.call_count
+
+
 def softmax_cross_entropy(device: str) -> int:
     """Every option, classes fewer and more than a block, rows that do not count."""
     from pullback.ops.fused.softmax_cross_entropy import softmax_cross_entropy_reference
@@ -99,7 +115,7 @@ def linear_cross_entropy(device: str) -> int:
     return used.call_count
 
 
-CHECKS = (rms_norm, softmax_cross_entropy, linear_cross_entropy)
+CHECKS = (rms_norm, swiglu, softmax_cross_entropy, linear_cross_entropy)
 
 
 def interpret_loops() -> None:

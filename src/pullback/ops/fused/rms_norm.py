@@ -70,6 +70,10 @@ def rms_norm(x: Tensor, weight: Tensor | None = None, eps: float = 1e-6) -> Tens
         cpu.run("rms_norm_forward", r.numel(), x, weight, y, r, x.shape[-1], eps)
         return keep(y, r=r)
     wide = accurate(x)
+    if eager(x, weight):
+        r = torch.linalg.vector_norm(x, dim=-1, keepdim=True, dtype=wide).square_().mul_(1 / max(1, x.shape[-1])).add_(eps).rsqrt_()
+        y = x * r if weight is None else (x * r).mul_(weight)
+        return keep(y.to(x.dtype), r=r)
     r = torch.linalg.vecdot(x.to(wide), x.to(wide)).unsqueeze(-1).div(x.shape[-1]).add(eps).rsqrt()
     y = (x * r) if weight is None else (x * r) * weight
     return keep(y.to(x.dtype), r=r)
@@ -117,16 +121,22 @@ def _by_c(dy: Tensor, x: Tensor, weight: Tensor | None, r: Tensor) -> tuple[Tens
 
 def _both(dy: Tensor, x: Tensor, weight: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
     """Both gradients, block by block: each of dy and x is read once from memory."""
-    grad_x, n = torch.empty_like(x, memory_format=torch.contiguous_format), x.shape[-1]
+    grad_x = torch.empty_like(x, memory_format=torch.contiguous_format)
     grad_weight = torch.zeros_like(weight)
-    rows = [rows_of(t) for t in (dy, x, r, grad_x)]
-    for block in blocks(rows[0], BLOCK):
-        d, a, s, out = (t[block] for t in rows)
-        product = d * a
-        grad_weight.addmv_(product.t(), s.squeeze(-1))
-        mean = (product @ weight).unsqueeze(-1).mul_(s.square()).div_(-n)
-        torch.mul(d, weight, out=out).addcmul_(a, mean).mul_(s)
+    d, a, s, out = (rows_of(t) for t in (dy, x, r, grad_x))
+    if x.numel() <= BLOCK:
+        _block(d, a, s, out, weight, grad_weight)
+        return grad_x, grad_weight
+    for block in blocks(d, BLOCK):
+        _block(d[block], a[block], s[block], out[block], weight, grad_weight)
     return grad_x, grad_weight
+
+
+def _block(dy: Tensor, x: Tensor, r: Tensor, grad_x: Tensor, weight: Tensor, grad_weight: Tensor) -> None:
+    product = dy * x
+    grad_weight.addmv_(product.t(), r.squeeze(-1))
+    mean = torch.mv(product, weight).unsqueeze(-1).mul_(r).mul_(r).div_(-x.shape[-1])
+    torch.mul(dy, weight, out=grad_x).addcmul_(x, mean).mul_(r)
 
 
 @rms_norm.vjp("x", of="r")

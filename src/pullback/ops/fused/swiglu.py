@@ -12,6 +12,7 @@ from ...authoring.op import Sample, op, sample
 from .. import arguments
 from ..kernels import cpu
 from ._eager import blocks, eager, silu_backward
+from ._triton import ready
 
 LARGE, BLOCK = 1 << 21, 1 << 18
 """Elements from which on both gradients are made block by block, and those of a block."""
@@ -56,9 +57,14 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     """
     arguments.floating("swiglu", gate=gate, up=up)
     arguments.broadcasts("swiglu", gate=gate, up=up)
-    fast = cpu.flat("swiglu_forward", gate, up) if gate.shape == up.shape else None
-    if fast is not None:
-        return fast
+    if gate.shape == up.shape:
+        if ready(gate, up) and _packed(gate, up):
+            from ..kernels import triton_swiglu as kernels
+
+            return kernels.forward(gate, up)
+        fast = cpu.flat("swiglu_forward", gate, up)
+        if fast is not None:
+            return fast
     silu = F.silu(gate)
     if silu.shape == up.shape and silu.dtype == up.dtype and eager(gate, up):
         return silu.mul_(up)
@@ -71,7 +77,11 @@ def _(dy: Tensor, gate: Tensor, up: Tensor | None, wanted: tuple[bool, bool]) ->
         grad_gate, grad_up = torch.empty_like(gate), torch.empty_like(up)
         cpu.run("swiglu_backward", dy.numel(), dy, gate, up, grad_gate, grad_up)
         return grad_gate, grad_up
-    if up is not None and all(wanted) and dy.numel() > LARGE and _packed(dy, gate, up):
+    if up is not None and all(wanted) and ready(dy, gate, up) and _packed(dy, gate, up):
+        from ..kernels import triton_swiglu as kernels
+
+        return kernels.backward(dy, gate, up)
+    if up is not None and all(wanted) and dy.numel() > LARGE and eager(dy, gate, up) and _packed(dy, gate, up):
         return _both(dy, gate, up)
     grad_up = dy * F.silu(gate) if wanted[1] else None
     if not wanted[0] or up is None:
@@ -79,10 +89,10 @@ def _(dy: Tensor, gate: Tensor, up: Tensor | None, wanted: tuple[bool, bool]) ->
     return silu_backward(dy * up, gate.expand_as(dy).to(dy.dtype)), grad_up
 
 
-def _packed(dy: Tensor, gate: Tensor, up: Tensor) -> bool:
-    """Whether all three can be walked through as one row, in place."""
-    alike = dy.shape == gate.shape == up.shape and dy.dtype == gate.dtype == up.dtype
-    return alike and dy.is_contiguous() and gate.is_contiguous() and up.is_contiguous() and eager(dy, gate, up)
+def _packed(first: Tensor, *others: Tensor) -> bool:
+    """Whether all can be walked through as one row."""
+    alike = all(other.shape == first.shape and other.dtype == first.dtype for other in others)
+    return alike and all(tensor.is_contiguous() for tensor in (first, *others))
 
 
 def _both(dy: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
