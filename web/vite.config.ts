@@ -2,12 +2,12 @@ import { createHash } from "node:crypto";
 import { readdirSync, readFileSync, statSync } from "node:fs";
 import { defineConfig, type Plugin } from "vite";
 
-// What hangs on one object of a library, where no bundler sees that nobody uses it: uPlot's calendar and its builders of bars, steps and splines,
+// What hangs on one object of a library, where no bundler sees that nobody uses it: of uPlot helpers, the calendar and the builders of bars, steps and splines,
 // and all graph algorithms of dagre but two. The versions are locked; a pattern that finds nothing ends the build.
 const UNUSED: Record<string, [RegExp, string][]> = {
   "uPlot.esm.js": [
     [/^\s*\(paths\.(stepped|bars|spline) .*\n/gm, ""],
-    [/^\s*uPlot\.(fmtDate|tzDate) .*\n/gm, ""],
+    [/^\s*uPlot\.(fmtDate|tzDate|join|addGap|clipGaps|rangeNum|rangeLog|rangeAsinh|pxRatio) .*\n/gm, ""],
     [/= (genTimeStuffs\(.*\));/g, "= /* @__PURE__ */ $1;"],
     [/\bisTime( +)= .*;/g, "isTime$1= false;"],
     [/^\s*const _time(AxisSplits|AxisVals|SeriesVal) .*\n/gm, ""],

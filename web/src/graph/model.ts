@@ -35,6 +35,7 @@ export interface Model {
   parents: (Group | null)[];
   groups: Map<string, Group>;
   edges: Edge[];
+  count: number;
   hidden: number;
 }
 
@@ -85,7 +86,7 @@ export function modelOf(graph: Graph): Model {
   const tree = graph.tree ?? shown.map((_, i) => i);
   const items = [...build(tree, null), ...outputs.map((_, i) => shown.length + i)];
   adopt(items, null);
-  const model = { nodes, items, parents, groups, edges: [], hidden: graph.nodes.length - shown.length };
+  const model = { nodes, items, parents, groups, edges: [], count: graph.nodes.length, hidden: graph.nodes.length - shown.length };
   return { ...model, edges: edgesOf(graph, model, shown, stands) };
 }
 
