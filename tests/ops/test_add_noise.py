@@ -20,6 +20,12 @@ def test_check_thorough(passes_check):
     passes_check(add_noise, thorough=True)
 
 
+def test_all_dtypes_get_the_same_noise():
+    exact = add_noise(torch.zeros(200_000, dtype=torch.float64), seed=5)
+    assert torch.allclose(add_noise(torch.zeros(200_000), seed=5).double(), exact, rtol=0, atol=3e-6)
+    assert torch.allclose(add_noise(torch.zeros(200_000).bfloat16(), seed=5).double(), exact, rtol=2**-8, atol=1e-6)
+
+
 def test_keeps_nothing_for_x_and_a_seed_for_std():
     x = torch.ones(1000, requires_grad=True)
     y = add_noise(x, 0.5)

@@ -137,11 +137,11 @@ def kept(seed: Tensor, p: float, like: Tensor) -> Tensor:
 
 
 def normal(seed: Tensor, like: Tensor) -> Tensor:
-    """Normal numbers, mean 0 and variance 1, in the shape of `like`, as float32, by Box and Muller.
+    """Normal numbers, mean 0 and variance 1, in the shape of `like`, by Box and Muller: float64 for a float64 `like`, else float32.
 
     Places ``i`` and ``i + 512`` of 1,024 are a pair: the one's word gives the radius of both, the other's the angle. None is beyond 5.8.
     """
-    if not on_cpu(like):
+    if like.dtype == torch.float64 or not on_cpu(like):
         return normal_of_words(seed, like)
     out = torch.empty(like.shape)
     flat = out.view(-1)
@@ -172,8 +172,9 @@ def normal_of_words(seed: Tensor, like: Tensor) -> Tensor:
     place = torch.arange(like.numel(), device=like.device).reshape(like.shape)
     word, partner = words(seed, like), words(seed, like, flip=PAIRED)
     first = place & PAIRED == 0
-    radius = torch.where(first, word, partner).to(torch.float32).mul(2.0**-32).add(_MIDDLE).log().mul(-2).sqrt()
-    angle = torch.where(first, partner, word).to(torch.float32).mul(math.tau * 2.0**-32)
+    wide = torch.float64 if like.dtype == torch.float64 else torch.float32  # of numbers that float32 holds, so that all dtypes get the same noise
+    radius = torch.where(first, word, partner).to(torch.float32).mul(2.0**-32).add(_MIDDLE).to(wide).log().mul(-2).sqrt()
+    angle = torch.where(first, partner, word).to(torch.float32).to(wide).mul(math.tau * 2.0**-32)
     return radius * torch.where(first, angle.cos(), angle.sin())
 
 

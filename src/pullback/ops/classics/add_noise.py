@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...authoring.op import Sample, keep, op, sample
 from .. import arguments, streams
-from ..kernels import cpu
+from ..kernels import elementwise
 
 
 def add_noise_reference(x: Tensor, std: float | Tensor = 1.0, seed: int | Tensor | None = None) -> Tensor:
@@ -39,7 +39,8 @@ def add_noise(x: Tensor, std: float | Tensor = 1.0, seed: int | Tensor | None = 
         Nothing for the gradient of `x`; for that of `std` the seed, 8 bytes in all.
 
     Supports:
-        float64, float32, bfloat16, float16 (the noise has the 24 bits of float32 and reaches 5.8 standard deviations); CPU and CUDA; derivatives of
+        float64, float32, bfloat16, float16 (each noise is one of 2^24 radii and 2^24 angles, none beyond 5.8 standard deviations); CPU and CUDA;
+        derivatives of
         any order, torch.func (vmap with a choice of randomness), forward mode, torch.compile, autocast, checkpointing, DDP. One seed gives one noise,
         whatever the strides, the number of threads, the dtype and the device, up to rounding.
 
@@ -88,7 +89,7 @@ def _() -> Iterator[Sample]:
 def _noisy(x: Tensor, std: float | Tensor, state: Tensor) -> Tensor:
     if isinstance(std, Tensor):
         return x + std * streams.normal(state, x).to(x.dtype)
-    fast = cpu.flat("add_noise", x, numbers=(std,), extra=(state,))
+    fast = elementwise.flat("add_noise", x, numbers=(std,), extra=(state,))
     if fast is not None:
         return fast
     if not (streams.on_cpu(x) and x.is_contiguous() and x.dtype is torch.float32):

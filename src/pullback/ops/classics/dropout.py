@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...authoring.op import Sample, keep, op, sample
 from .. import arguments, streams
-from ..kernels import cpu
+from ..kernels import elementwise
 
 
 def dropout_reference(x: Tensor, p: float = 0.5, training: bool = True, seed: int | Tensor | None = None) -> Tensor:
@@ -93,4 +93,4 @@ def _() -> Iterator[Sample]:
 
 
 def _fast(x: Tensor, p: float, state: Tensor) -> Tensor | None:
-    return cpu.flat("dropout", x, numbers=(streams.threshold(p), 1 / (1 - p)), extra=(state,))
+    return elementwise.flat("dropout", x, numbers=(streams.threshold(p), 1 / (1 - p)), extra=(state,))

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...authoring.op import Sample, op, sample
 from .. import arguments
-from ..kernels import cpu
+from ..kernels import elementwise
 
 
 def exp_scaled_reference(x: Tensor, scale: float | Tensor = 1.0) -> Tensor:
@@ -56,7 +56,7 @@ def exp_scaled(x: Tensor, scale: float | Tensor = 1.0) -> Tensor:
         arguments.broadcasts("exp_scaled", x=x, scale=scale)
         return scale * torch.exp(x)
     arguments.number("exp_scaled", "scale", scale)
-    fast = cpu.flat("exp_scaled_forward", x, numbers=(scale,))
+    fast = elementwise.flat("exp_scaled_forward", x, numbers=(scale,))
     return torch.exp(x) * scale if fast is None else fast
 
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ...authoring.op import Sample, op, sample
 from .. import arguments
-from ..kernels import cpu
+from ..kernels import elementwise
 
 _gelu_backward = torch.ops.aten.gelu_backward.default
 
@@ -62,13 +62,13 @@ def gelu(x: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
     """
     arguments.floating("gelu", x=x)
     arguments.choice("gelu", "approximate", approximate, "none", "tanh")
-    fast = cpu.flat("gelu_tanh_forward", x) if approximate == "tanh" else None
+    fast = elementwise.flat("gelu_tanh_forward", x) if approximate == "tanh" else None
     return F.gelu(x, approximate=approximate) if fast is None else fast
 
 
 @gelu.vjp("x")
 def _(dy: Tensor, x: Tensor, approximate: str) -> Tensor:
-    fast = cpu.flat("gelu_tanh_backward", dy, x) if approximate == "tanh" else None
+    fast = elementwise.flat("gelu_tanh_backward", dy, x) if approximate == "tanh" else None
     return _gelu_backward(dy, x, approximate=approximate) if fast is None else fast
 
 

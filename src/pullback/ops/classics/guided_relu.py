@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...authoring.op import Sample, op, sample
 from .. import arguments
-from ..kernels import cpu
+from ..kernels import elementwise
 
 _threshold_backward = torch.ops.aten.threshold_backward.default
 
@@ -61,7 +61,7 @@ def guided_relu(x: Tensor) -> Tensor:
 
 @guided_relu.vjp("x", exact=False, linear=False, reason="guided backpropagation")
 def _(dy: Tensor, out: Tensor) -> Tensor:
-    fast = cpu.flat("guided_relu_backward", dy, out)
+    fast = elementwise.flat("guided_relu_backward", dy, out)
     return _threshold_backward(dy.clamp(min=0), out, 0) if fast is None else fast
 
 

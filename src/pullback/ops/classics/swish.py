@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...authoring.op import Sample, op, sample
 from .. import arguments
-from ..kernels import cpu
+from ..kernels import elementwise
 
 _silu_backward = torch.ops.aten.silu_backward.default
 
@@ -60,7 +60,7 @@ def swish(x: Tensor, beta: float | Tensor = 1.0) -> Tensor:
     arguments.number("swish", "beta", beta)
     if beta == 1:
         return torch.nn.functional.silu(x)
-    fast = cpu.flat("swish_forward", x, numbers=(beta,))
+    fast = elementwise.flat("swish_forward", x, numbers=(beta,))
     return x * torch.sigmoid(beta * x) if fast is None else fast
 
 
@@ -69,7 +69,7 @@ def _(dy: Tensor, x: Tensor, beta: float | Tensor) -> Tensor:
     if not isinstance(beta, Tensor):
         if beta == 1 and not torch.is_grad_enabled():
             return _silu_backward(dy, x)  # fused, and has no derivative of its own
-        fast = cpu.flat("swish_backward", dy, x, numbers=(beta,))
+        fast = elementwise.flat("swish_backward", dy, x, numbers=(beta,))
         if fast is not None:
             return fast
     s = torch.sigmoid(beta * x)
