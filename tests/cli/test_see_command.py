@@ -1,6 +1,7 @@
 """`pullback see` shows one Function's sample in every form, and says what is wrong with a call."""
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from xml.etree import ElementTree
@@ -21,7 +22,7 @@ def see(monkeypatch):
     def run(*arguments):
         modules = set(sys.modules)
         try:
-            return CliRunner().invoke(main, ["see", *arguments])
+            return CliRunner().invoke(main, ["see", "--in-process", *arguments])
         finally:
             for name in set(sys.modules) - modules:
                 if name.startswith(("mended", "own_")):
@@ -92,3 +93,32 @@ def test_a_backward_that_raises_still_shows_the_rest(see, tmp_path):
     assert result.exit_code == 0, result.output
     assert "raised RuntimeError: not yet" in result.stdout
     assert "● Raises" in result.stdout
+
+
+def test_a_crash_ends_its_own_process_alone(tmp_path):
+    path = tmp_path / "own_crashes.py"
+    path.write_text(
+        "import os, signal\n\nimport torch\n\n\nclass Crashes(torch.autograd.Function):\n"
+        "    @staticmethod\n    def forward(ctx, x):\n        os.kill(os.getpid(), signal.SIGKILL)\n\n"
+        "    @staticmethod\n    def backward(ctx, dy):\n        return dy\n\n\n"
+        "def pullback_cases():\n    import pullback as pb\n\n    yield pb.case(Crashes, torch.ones(3, requires_grad=True))\n"
+    )
+    result = CliRunner().invoke(main, ["see", f"{path}::Crashes"])
+    assert result.exit_code == 1
+    assert "own_crashes.py::Crashes died of SIGKILL" in result.output
+
+
+def test_a_hang_is_given_up(monkeypatch):
+    def never(*arguments, timeout, **settings):
+        raise subprocess.TimeoutExpired("see", timeout)
+
+    monkeypatch.setattr(subprocess, "run", never)
+    result = CliRunner().invoke(main, ["see", f"{MENDED}::Exp", "--timeout", "2"])
+    assert result.exit_code == 1
+    assert "did not end within 2 s" in result.output
+
+
+def test_the_child_prints_and_ends_as_the_command(capfd):
+    result = CliRunner().invoke(main, ["see", f"{MENDED}::Nothing"])
+    assert result.exit_code == 2
+    assert "Nothing" in capfd.readouterr().err

@@ -65,7 +65,21 @@ def _command(outcome: Outcome, options: Options) -> list[str]:
     cases = ["--cases", options.cases] if options.cases else []
     spec = f"{outcome.found.target.spec}::{outcome.found.short}"
     number = options.only if options.only is not None else _case(outcome)
-    return [sys.executable, "-m", "pullback", "see", spec, "--case", str(number), "--seed", str(options.seed), "--output-format", "json", *cases]
+    return [
+        sys.executable,
+        "-m",
+        "pullback",
+        "see",
+        "--in-process",
+        spec,
+        "--case",
+        str(number),
+        "--seed",
+        str(options.seed),
+        "--output-format",
+        "json",
+        *cases,
+    ]
 
 
 def _case(outcome: Outcome) -> int:

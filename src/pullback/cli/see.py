@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import json
+import signal
+import subprocess
 import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -44,19 +46,48 @@ class Seen:
 @click.option("--seed", type=int, default=0, show_default=True, help="Chooses searched samples.")
 @click.option("--output-format", "form", type=click.Choice(FORMATS), default="text", show_default=True, help="svg and mermaid show the graph alone.")
 @click.option("--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE", help="Write to this file.")
+@click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, help="Seconds until it is given up.")
+@click.option("--in-process", "contained", is_flag=True, hidden=True, help="Run the Function in this process.")
 @click.pass_context
-def see(ctx: click.Context, target: str, number: int, cases: str | None, seed: int, form: str, output: Path | None) -> None:
+def see(
+    ctx: click.Context, target: str, number: int, cases: str | None, seed: int, form: str, output: Path | None, timeout: float, contained: bool
+) -> None:
     """Show what a custom derivative does on a sample: every step of apply and backward, what is kept for backward and by whom, and the graph.
 
-    The file is imported and the Function is run in this process. What it prints goes to standard error.
+    The file is imported and the Function is run in a process of its own: a crash or a hang ends that process alone. What it prints goes to standard
+    error.
     """
     if importlib.util.find_spec("torch") is None:
         raise click.ClickException("seeing a Function needs PyTorch, which is not installed: pip install 'pullback[torch]'")
+    if not contained:
+        ctx.exit(_in_child([target, "--case", str(number), "--seed", str(seed), "--output-format", form], cases, output, timeout))
     with contextlib.redirect_stdout(sys.stderr):
         found = _case(target, number, cases, seed, ctx.meta["pullback.declare"])
         seen = look(found, seed)
     text = {"text": _text, "svg": _svg, "mermaid": _mermaid, "json": _json, "html": _html}[form](seen)
     emit(text, output)
+
+
+def _in_child(arguments: list[str], cases: str | None, output: Path | None, timeout: float) -> int:
+    """Run the command in a process of its own, with this one's output; return its exit status."""
+    files = [*(["--cases", cases] if cases else []), *(["--output", str(output)] if output else [])]
+    command = [sys.executable, "-P", "-m", "pullback", "see", "--in-process", *files, *arguments]
+    try:
+        status = subprocess.run(command, stdin=subprocess.DEVNULL, timeout=timeout, check=False).returncode
+    except subprocess.TimeoutExpired as error:
+        raise click.ClickException(f"{arguments[0]} did not end within {timeout:g} s; --timeout SECONDS waits longer") from error
+    if status < 0:
+        raise click.ClickException(
+            f"the process that ran {arguments[0]} died of {_signal(-status)}; pullback check {arguments[0]} says at which sample"
+        )
+    return status
+
+
+def _signal(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:
+        return f"signal {number}"
 
 
 def _case(spec: str, number: int, cases: str | None, seed: int, configured: Mapping[str, Any]) -> Case:
