@@ -26,6 +26,7 @@ step() {
 export PYTHONPATH=src${PYTHONPATH:+:$PYTHONPATH} OMP_NUM_THREADS=4
 step "checks of the gpu tier" "$python" -m pytest -q -p no:cacheprovider tests/battery/checks/test_kills_and_spares.py -k "PB802 or PB803 or PB804"
 step "tests on CUDA" "$python" -m pytest -q -p no:cacheprovider --durations=10 -k "cuda or gpu" tests
+step "elementwise ops: bandwidth, time, memory" "$python" benchmarks/classics_gpu.py --seconds 30
 step "norms and losses: bandwidth, time, memory" "$python" benchmarks/fused_gpu.py --seconds 60
 echo "gpu_check: $((SECONDS - start)) s in all, status $status"
 exit $status
