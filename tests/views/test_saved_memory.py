@@ -138,6 +138,58 @@ def holders(kept):
     return [(holder.node, holder.name, holder.how) for block in kept.blocks for holder in block.holders]
 
 
+WHO = {
+    "nothing": [],
+    "a new tensor": ["Keeps saved_tensors[0] saved"],
+    "an argument": ["Keeps saved_tensors[0] saved"],
+    "an argument twice": ["Keeps saved_tensors[0] saved", "Keeps saved_tensors[1] saved"],
+    "an output": ["Exp y saved"],
+    "a view of a large storage": ["Keeps saved_tensors[0] saved"],
+    "two views of one storage": ["Keeps saved_tensors[0] saved", "Keeps saved_tensors[1] saved"],
+    "a transposed argument": ["Keeps saved_tensors[0] saved"],
+    "an expanded tensor": ["Keeps saved_tensors[0] saved"],
+    "an attribute": ["Keeps ctx.kept ctx"],
+    "a list": ["Keeps ctx.kept[0] ctx", "Keeps ctx.kept[1] ctx"],
+    "a dict of dicts": ["Keeps ctx.kept['a']['b'] ctx"],
+    "a dataclass": ["Keeps ctx.kept.table ctx"],
+    "an object": ["Keeps ctx.kept.deep.table ctx"],
+    "slots": ["Keeps ctx.kept.table ctx"],
+    "a closure": ["Keeps ctx.kept (its closure's tensor) ctx"],
+    "a default argument": ["Keeps ctx.kept (a default argument) ctx"],
+    "a partial": ["Keeps ctx.kept.args[0] ctx"],
+    "saved and on ctx": ["Keeps ctx.again['t'] ctx", "Keeps saved_tensors[0] saved"],
+    "a module": ["Keeps ctx.kept.bias ctx", "Keeps ctx.kept.weight ctx"],
+    "an operator's result": ["exp result saved"],
+    "an operator's view of an argument": ["exp result saved", "sin self saved"],
+    "two operators that keep one tensor": ["cos self saved", "sin self saved"],
+    "an index": ["index indices saved"],
+    "a hook that packs to half": ["exp result packed"],
+    "a hook that packs to CPU copies": ["exp result[1] packed"],
+    "a hook that packs to disk": [],
+    "a hook over a custom Function": ["Keeps saved_tensors[0] packed"],
+    "a chain": ["exp result saved"],
+}
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_who_keeps_it_is_the_truth(name):
+    assert sorted({" ".join(holder) for holder in holders(pb.saved(CASES[name][0]()))}) == WHO[name]
+
+
+def test_a_name_that_is_saved_on_condition_is_its_own():
+    class Optional(Function):
+        @staticmethod
+        def forward(ctx, x, bias):
+            ctx.save_for_backward(x, bias if bias is not None else None)
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, dy):
+            return dy * 2, None
+
+    assert [name for _, name, _ in holders(pb.saved(Optional.apply(leaf(3), fresh(3))))] == ["x", "bias"]
+
+
 def test_who_keeps_it_is_named():
     assert holders(pb.saved(CASES["saved and on ctx"][0]())) == [("Keeps", "saved_tensors[0]", "saved"), ("Keeps", "ctx.again['t']", "ctx")]
     assert holders(pb.saved(saved_output())) == [("Exp", "y", "saved")]
