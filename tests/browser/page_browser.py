@@ -107,6 +107,15 @@ class Browser:
         actions = [moved, {"type": "pointerDown", "button": 0}, {"type": "pointerUp", "button": 0}]
         self._ask("POST", "/actions", {"actions": [{"type": "pointer", "id": "mouse", "actions": actions}]})
 
+    @contextmanager
+    def frame(self, selector: str) -> Iterator[None]:
+        """Let scripts run in a frame of the page."""
+        self._ask("POST", "/frame", {"id": self._ask("POST", "/element", {"using": "css selector", "value": selector})})
+        try:
+            yield
+        finally:
+            self._ask("POST", "/frame", {"id": None})
+
     def devtools(self, command: str, **parameters: Any) -> Any:
         """Send a command of the DevTools protocol."""
         return self._ask("POST", "/goog/cdp/execute", {"cmd": command, "params": parameters})

@@ -1,5 +1,6 @@
 """The page in a real browser: it asks the network for nothing, works by keyboard, and shows what it should."""
 
+import html as markup
 import json
 import re
 from pathlib import Path
@@ -343,6 +344,20 @@ def test_graph_is_drawn_where_no_worker_may_be_had(show, everything):
         assert "Gate" in texts(window, ".box .title")
     finally:
         window.devtools("Page.removeScriptToEvaluateOnNewDocument", identifier=identifier)
+
+
+def test_page_works_in_the_frame_of_another_page(window, everything, tmp_path):
+    outer = tmp_path / "outer.html"
+    page = markup.escape(everything.read_text(encoding="utf-8"))
+    outer.write_text(f'<!doctype html><iframe sandbox="allow-scripts" width="1000" height="600" srcdoc="{page}"></iframe>', encoding="utf-8")
+    window.look()
+    window.open(outer)
+    with window.frame("iframe"):
+        window.wait("document.querySelector('nav')")
+        window.run("[...document.querySelectorAll('nav a')].find((a) => a.textContent === 'Graph').click()")
+        window.wait("document.querySelector('.canvas > svg')?.dataset.ready")
+        assert "Gate" in texts(window, ".box .title")
+    assert window.log() == []
 
 
 @pytest.mark.slow

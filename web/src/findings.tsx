@@ -3,6 +3,7 @@ import { useState } from "preact/hooks";
 import { ErrorPicture } from "./errormap";
 import { Fold } from "./fold";
 import { count, last, measured, place } from "./format";
+import { Link } from "./link";
 import { go, param } from "./route";
 import { Table } from "./table";
 import type { Evidence, Finding, Findings, Severity } from "./types";
@@ -29,9 +30,9 @@ export function FindingsView({ data, views }: { data: Findings; views(subject: s
           <h2>
             {subject}
             {views(subject).map(([name, index]) => (
-              <a key={index} href={`#s=${index}`}>
+              <Link key={index} to={index}>
                 {name}
-              </a>
+              </Link>
             ))}
           </h2>
           {shown

@@ -4,6 +4,7 @@ import { ChartView } from "./chart";
 import { FindingsView } from "./findings";
 import { last } from "./format";
 import { GraphView } from "./graph/view";
+import { Link } from "./link";
 import { go, route, section as chosen } from "./route";
 import { SavedView } from "./saved";
 import { TraceView } from "./trace";
@@ -36,9 +37,9 @@ function Contents({ page, index }: { page: Page; index: number }) {
   const subjects = [...new Set(page.sections.flatMap((section) => section.subject ?? []))];
   const subject = page.sections[index].subject ?? subjects[0];
   const link = ({ section, i }: (typeof entries)[number]) => (
-    <a key={i} href={`#s=${i}`} aria-current={i === index ? "page" : undefined}>
+    <Link key={i} to={i} current={i === index}>
       {nameOf(section)}
-    </a>
+    </Link>
   );
   const first = (wanted: string) => String(page.sections.findIndex((section) => section.subject === wanted));
   return (
