@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 import pullback as pb
-from pullback.ops.fused import _triton
+from pullback.ops.kernels import gpu
 
 ROUNDINGS = {torch.float32: 1e-5, torch.bfloat16: 2e-2, torch.float16: 4e-3}
 
@@ -133,6 +133,6 @@ def interpret_loops() -> None:
 
 if __name__ == "__main__":
     interpret_loops()
-    _triton.DEVICES.append("cpu")
+    gpu.DEVICES.append("cpu")
     for check in CHECKS:
         print(f"{check.__name__}: the kernel ran {check('cpu')} times")

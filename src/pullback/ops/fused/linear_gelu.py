@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ...authoring.op import Sample, keep, op, sample
 from .. import arguments
-from ..kernels import cpu
+from ..kernels import elementwise
 from . import _products as products
 
 
@@ -61,13 +61,13 @@ def linear_gelu(x: Tensor, weight: Tensor, bias: Tensor | None = None, approxima
     products.check("linear_gelu", x, weight, bias)
     arguments.choice("linear_gelu", "approximate", approximate, "none", "tanh")
     z = products.linear(x, weight, bias)
-    fast = cpu.flat("gelu_tanh_forward", z) if approximate == "tanh" else None
+    fast = elementwise.flat("gelu_tanh_forward", z) if approximate == "tanh" else None
     return keep(F.gelu(z, approximate=approximate) if fast is None else fast, z=z)
 
 
 @linear_gelu.vjp("z")
 def _(dy: Tensor, z: Tensor, approximate: str) -> Tensor:
-    fast = cpu.flat("gelu_tanh_backward", dy, z) if approximate == "tanh" else None
+    fast = elementwise.flat("gelu_tanh_backward", dy, z) if approximate == "tanh" else None
     return torch.ops.aten.gelu_backward(dy, z, approximate=approximate) if fast is None else fast
 
 

@@ -26,7 +26,7 @@ _HOMES = {
 
 def flat(name: str, tensors: tuple[Tensor, ...], numbers: tuple[float, ...], extra: tuple[Tensor, ...]) -> Tensor | None:
     """Run an elementwise kernel on tensors of one shape; None where there is none or it may not be used."""
-    if name not in _HOMES or not _installed() or not cpu.plain(*tensors):
+    if name not in _HOMES or not installed() or not cpu.plain(*tensors):
         return None
     first = tensors[0]
     for tensor in tensors:
@@ -45,5 +45,6 @@ def _kernel(name: str) -> Any:
 
 
 @functools.cache
-def _installed() -> bool:
+def installed() -> bool:
+    """Whether Triton can be imported."""
     return importlib.util.find_spec("triton") is not None
