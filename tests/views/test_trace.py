@@ -12,18 +12,19 @@ from torch.autograd.function import once_differentiable
 
 import pullback as pb
 
-MENDED = Path(__file__).resolve().parents[2] / "examples" / "tutorial" / "mended.py"
+TUTORIAL = Path(__file__).resolve().parents[2] / "examples" / "tutorial"
+MENDED = TUTORIAL / "mended.py"
 
 
-def tutorial_cases():
-    spec = importlib.util.spec_from_file_location("mended_for_traces", MENDED)
+def tutorial_cases(path):
+    spec = importlib.util.spec_from_file_location(f"{path.stem}_for_traces", path)
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return list(module.pullback_cases())
 
 
-CASES = tutorial_cases()
+CASES = tutorial_cases(MENDED)
 
 
 class Scale(Function):
@@ -91,6 +92,33 @@ def test_tutorial_examples_are_traced_from_argument_to_gradient(case, capsys):
     places = {step.what: step.location for step in traced.steps if step.location}
     assert places["forward"].path.endswith("mended.py")
     assert MENDED.read_text().splitlines()[places["backward"].line - 1].lstrip().startswith("def backward")
+
+
+@pytest.mark.parametrize("name", ["as_published", "authored"])
+def test_an_example_is_one_call_however_it_is_written(name, capsys):
+    for case in tutorial_cases(TUTORIAL / f"{name}.py"):
+        traced = pb.trace(case.target, *case.args, **case.kwargs)
+        assert traced.error == ""
+        assert {step.function for step in traced.steps} == {case.target.__name__}
+        assert [whats(traced, phase).count(phase.replace("apply", "forward")) for phase in ("apply", "backward")] == [1, 1]
+        assert {step.location.path.rpartition("/")[2] for step in traced.steps if step.location} == {f"{name}.py"}
+        unheard_of = name == "as_published" and case.target.__name__ == "Swish" and isinstance(case.args[-1], torch.Tensor) and len(case.args) > 1
+        assert [(step.name, step.mark) for step in traced.marked] == ([("grad_beta", "None")] if unheard_of else [])
+
+
+def test_methods_that_call_those_of_a_base_class_are_one_call():
+    class Louder(Scale):
+        @staticmethod
+        def forward(ctx, x, factor):
+            return Scale.forward(ctx, x, factor) * 1
+
+        @staticmethod
+        def backward(ctx, dy):
+            return Scale.backward(ctx, dy)
+
+    traced = pb.trace(Louder, torch.ones(3), 2.0)
+    assert {step.function for step in traced.steps} == {"Louder"}
+    assert [step.what for step in traced.steps].count("returns") == 1
 
 
 def test_steps_say_what_happened():
@@ -205,7 +233,7 @@ def test_json_and_text_show_every_step(tmp_path):
     text = traced.to_text()
     assert all(f" {step.number}  {step.what}" in text for step in traced.steps)
     traced.save(tmp_path / "trace.txt")
-    with pytest.raises(ValueError, match=r"\.json"):
+    with pytest.raises(ValueError, match=r"\.svg, \.json, \.txt"):
         traced.save(tmp_path / "trace.pdf")
 
 
