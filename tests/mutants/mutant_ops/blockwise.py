@@ -30,7 +30,7 @@ FAULTS = [
     ("last block", None, "range(0, len(y), ROWS)", "range(0, len(y) - ROWS + 1, ROWS)"),
     ("first block only", "partial-rows", "range(0, len(y), ROWS)", "range(0, ROWS, ROWS)"),
     ("first block skipped", "partial-rows", "range(0, len(y), ROWS)", "range(ROWS, len(y), ROWS)"),
-    ("off by one", None, "slice(start, start + ROWS)", "slice(start, start + ROWS - 1)"),
+    ("off by one", "partial-rows", "slice(start, start + ROWS)", "slice(start, start + ROWS - 1)"),
     ("dropped factor", "missing-factor", "dy[rows] * (1 - y[rows] ** 2)", "dy[rows]"),
     ("dropped factor", "missing-factor", "1 - y[rows] ** 2", "1 - y[rows]"),
     ("wrong block", None, "dy[rows] * (1 - y[rows] ** 2)", "dy[:ROWS][: len(y[rows])] * (1 - y[rows] ** 2)"),

@@ -57,9 +57,9 @@ class PartialSum(Hypothesis):
                     continue
                 name = path if path in mismatch.arguments else f"grad_output of {path}" if len(mismatch.cotangents) > 1 else "grad_output"
                 yield Fit(
-                    f"only what {_said(there, count)} along dim {dim} of {name} contributes is there; the rest of the sum is left out or overwritten",
+                    f"only what {_said(there, count)} along dim {dim} of {name} contributes is there; the rest is left out or overwritten",
                     lambda m, path=path, dim=dim, there=there: _part(m, path, dim, there),
-                    "add to the sum in every turn of the loop (+=), over all blocks",
+                    "check the bounds of the loop over blocks, and add to a sum in every turn (+=)",
                 )
 
 
