@@ -51,9 +51,8 @@ def main() -> None:
             times = medians(steps, given.device, given.seconds / len(OPS) / len(sizes))
             share = passes * x.nbytes / times["ours"] / rate
             others = "  ".join(f"{other} {times[other] / times['ours']:.2f}x" for other in times if other != "ours")
-            print(
-                f"{name:16} {size:>10}  ours {1e3 * times['ours']:.3f} ms  of copy {share:.0%}  {others}  peak {peak(steps['ours'], given.device):.0f} MiB"
-            )
+            peaked = peak(steps["ours"], given.device)
+            print(f"{name:16}{size:>12}  ours {1e3 * times['ours']:.3f} ms  of copy {share:.0%}  {others}  peak {peaked:.0f} MiB")
 
 
 if __name__ == "__main__":

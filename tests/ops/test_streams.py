@@ -1,6 +1,11 @@
 """Random words: the same whatever computes them, and good enough to be called random."""
 
 import math
+import os
+import socket
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -182,3 +187,21 @@ def test_compiled_code_computes_the_same_stream(op, backend):
     x = torch.ones(140_000, requires_grad=True)
     got = torch.compile(lambda x: op(x, 0.5, seed=4), backend=backend, fullgraph=True)(x)
     assert torch.allclose(got, op(x, 0.5, seed=4), rtol=0, atol=3e-6)
+
+
+@pytest.mark.skipif(not torch.distributed.is_available(), reason="torch without torch.distributed")
+@pytest.mark.slow
+def test_data_parallel_ranks_repeat_their_own_masks():
+    with socket.socket() as s:
+        s.bind(("127.0.0.1", 0))
+        port = s.getsockname()[1]
+    common = {**os.environ, "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "WORLD_SIZE": "2", "OMP_NUM_THREADS": "1"}
+    command = [sys.executable, str(Path(__file__).with_name("ddp_dropout.py"))]
+    ranks = [subprocess.Popen(command, env={**common, "RANK": str(rank)}, stdout=subprocess.PIPE, text=True) for rank in range(2)]
+    printed = [process.communicate(timeout=240)[0].split("\n")[:2] for process in ranks]
+    assert [process.returncode for process in ranks] == [0, 0]
+    for first, second in printed:
+        assert first == second
+    masks, norms = zip(*(lines[0].split() for lines in printed), strict=True)
+    assert masks[0] != masks[1]
+    assert norms[0] == norms[1]
