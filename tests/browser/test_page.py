@@ -194,7 +194,7 @@ def test_groups_open_and_close_by_key_and_by_link(show, everything):
     link = window.run("return location.hash.slice(1)")
     window.press("c")
     window.wait("!document.querySelector('.frame')")
-    assert texts(show(everything, link), ".frame .title") == [group]
+    assert texts(show(everything, link), ".crest .title") == [group]
 
 
 def test_link_to_a_node_opens_what_it_is_in(show, everything):
@@ -242,7 +242,7 @@ def test_zero_goes_back_to_the_first_view(show, everything):
 
 def test_outline_says_what_the_picture_shows(show, everything):
     window = show(everything, "s=4")
-    shown = [text.strip() for text in texts(window, ".frame > .title, .box > .title")]
+    shown = [text.strip() for text in texts(window, ".crest > .title, .box > .title")]
     assert sorted(text.strip() for text in texts(window, "[role=treeitem] b")) == sorted(shown)
 
 

@@ -82,7 +82,7 @@ function optionsOf(chart: Chart, width: number): uPlot.Options {
     height: HEIGHT,
     series,
     bands,
-    scales: { x: { time: false, distr: chart.x.log ? 3 : 1, ...(chart.x.log && { range: (_, min, max) => [min / 1.2, max * 1.2] }) }, y: { distr: chart.y.log ? 3 : 1 } },
+    scales: { x: { time: false, distr: chart.x.log ? 3 : 1 }, y: { distr: chart.y.log ? 3 : 1 } },
     axes: [{ ...axis(chart.x), size: 44 }, { ...axis(chart.y), size: 64 }],
     legend: { live: true },
     cursor: { drag: { x: true, y: false }, focus: { prox: 24 } },

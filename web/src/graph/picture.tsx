@@ -18,11 +18,13 @@ interface Props {
 export function Picture({ model, items, scene, selected, badges, transform, onPick }: Props) {
   const touches = (wire: Wire) => wire.from === selected || wire.to === selected;
   const near = selected ? scene.wires.filter(touches) : [];
+  const frames = scene.boxes.filter((box) => box.open).map((box): Open => ({ model, box, selected, onPick, group: items.get(box.key) as Group }));
   return (
     <g transform={transform}>
-      {scene.boxes.filter((box) => box.open).map((box) => <OpenFrame key={box.key} {...{ model, box, selected, onPick }} group={items.get(box.key) as Group} />)}
+      {frames.map((frame) => <OpenFrame key={frame.box.key} {...frame} />)}
       {scene.wires.filter((wire) => !near.includes(wire)).map((wire) => <Line key={`${wire.flow}${wire.from}${wire.to}`} wire={wire} tone="wire" />)}
       {near.map((wire) => <Line key={`${wire.flow}${wire.from}${wire.to}`} wire={wire} tone="wire near" />)}
+      {frames.map((frame) => <Crest key={frame.box.key} {...frame} />)}
       {scene.boxes.filter((box) => !box.open).map((box) => <Closed key={box.key} {...{ model, box, selected, badges, onPick }} item={items.get(box.key)!} />)}
     </g>
   );
@@ -45,13 +47,25 @@ function Line({ wire, tone }: { wire: Wire; tone: string }) {
   );
 }
 
-function OpenFrame({ model, box, group, selected, onPick }: { model: Model; box: Frame; group: Group; selected: string; onPick: Props["onPick"] }) {
+type Open = { model: Model; box: Frame; group: Group; selected: string; onPick: Props["onPick"] };
+
+function OpenFrame({ model, box, group, selected, onPick }: Open) {
   return (
     <g id={`box-${box.key}`} class={`frame d${box.depth % 2}${selected === box.key ? " on" : ""}`} role="img" aria-label={titleOf(model, group)}>
       <rect x={box.x} y={box.y} width={box.width} height={box.height} rx={9} onClick={() => onPick(box.key, false)} onDblClick={() => onPick(box.key, true)} />
+    </g>
+  );
+}
+
+/** The title of an open group lies above the wires that come in under it. */
+function Crest({ model, box, group, onPick }: Open) {
+  const title = titleOf(model, group);
+  return (
+    <g class={`crest d${(box.depth + 1) % 2}`}>
+      <rect class="halo" x={box.x + 8} y={box.y + 9} width={widthOf(title, TITLE) + 32} height={18} rx={3} />
       <Toggle x={box.x + 19} y={box.y + 18} open onClick={() => onPick(box.key, true)} />
       <text class="title" x={box.x + 34} y={box.y + 22}>
-        {titleOf(model, group)}
+        {title}
       </text>
     </g>
   );
