@@ -80,7 +80,7 @@ def test_what_cannot_grow_says_how_to_give_inputs():
 
 
 def test_an_op_without_floating_arguments_cannot_grow():
-    with pytest.raises(BenchError, match="(?s)no floating tensor argument.*function of the size"):
+    with pytest.raises(BenchError, match=r"(?s)no floating tensor argument.*function of the size"):
         grown(torch.neg, torch.arange(4), 100)
 
 

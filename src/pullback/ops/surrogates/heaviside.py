@@ -28,9 +28,9 @@ def heaviside(x: Tensor, surrogate: Surrogate = "arctan", alpha: float | None = 
 
     Math:
         y = 1 for x >= 0, else 0. Declared instead of its derivative, which is zero wherever it exists:
-        ``"arctan"``: dx = dy (alpha/2) / (1 + (pi alpha x / 2)²), of atan(pi alpha x / 2) / pi + 1/2;
-        ``"fast_sigmoid"``: dx = dy / (1 + alpha |x|)², of x / (1 + alpha |x|);
-        ``"triangle"``: dx = dy alpha max(0, 1 - alpha |x|), of t - t |t| / 2 + 1/2 with t = clamp(alpha x, -1, 1).
+        ``"arctan"``: ``dx = dy (alpha / 2) / (1 + (pi alpha x / 2)²)``, of ``atan(pi alpha x / 2) / pi + 1/2``;
+        ``"fast_sigmoid"``: ``dx = dy / (1 + alpha |x|)²``, of ``x / (1 + alpha |x|)``;
+        ``"triangle"``: ``dx = dy alpha max(0, 1 - alpha |x|)``, of ``t - t |t| / 2 + 1/2`` with ``t = clamp(alpha x, -1, 1)``.
 
     Args:
         x: Floating tensor, any shape: how far the membrane potential lies above the threshold.
