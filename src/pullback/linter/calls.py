@@ -316,7 +316,7 @@ class Calls(Expressions):
         return self.bend(result, node) if name in names.NONLINEAR and any(of_grad(o) for o in bent) else result
 
     def fresh_tensor(self: Interpreter, value: Value) -> Value:  # type: ignore[misc]
-        return replace(value, refs=value.refs | {self.new_local()}) if value.is_tensor else value
+        return value.tied(self.new_local()) if value.kind == "tensor" else value
 
     def bend(self: Interpreter, value: Value, node: ast.expr) -> Value:  # type: ignore[misc]
         """Mark a value as not linear in grad_output; the key tells where."""
@@ -324,7 +324,7 @@ class Calls(Expressions):
             self.record.bends[node.lineno] = node
         site = self.site or node
         self.record.bends[site.lineno] = site  # type: ignore[attr-defined]
-        return replace(value, refs=value.refs | {Ref("nonlinear", site.lineno, "from")})  # type: ignore[attr-defined]
+        return value.tied(Ref("nonlinear", site.lineno, "from"))  # type: ignore[attr-defined]
 
 
 def _is_python_value(full: str, module: str, name: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -20,12 +21,17 @@ _BUILTINS = frozenset(dir(builtins))
 _NO_GUARD_FLAGS: frozenset[int | str] = frozenset()
 
 
+@functools.cache
+def _handler(kind: type[ast.expr]) -> str:
+    return f"of_{kind.__name__.lower()}"
+
+
 class Expressions:
     """Expression half of the interpreter."""
 
     def value(self: Interpreter, node: ast.expr) -> Value:  # type: ignore[misc]
         """Return what an expression may be, without counting it as a use."""
-        method = getattr(self, f"of_{type(node).__name__.lower()}", None)
+        method = getattr(self, _handler(type(node)), None)
         return method(node) if method is not None else self.of_other(node)
 
     def use(self: Interpreter, node: ast.expr, how: str) -> Value:  # type: ignore[misc]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from typing import Literal
 
 from . import torch_names as names
@@ -11,13 +12,12 @@ from .nodes import walk
 _TENSORS = frozenset(("Tensor", "Parameter"))
 _OTHERS = frozenset(("int", "float", "bool", "str", "Callable", "ProcessGroup", "Module", "Any", "dtype", "device", "Size"))
 _CONTAINERS = frozenset(("list", "List", "dict", "Dict", "tuple", "Tuple", "Sequence", "Iterable", "Mapping"))
-Function = ast.FunctionDef | ast.AsyncFunctionDef
 
 
-def differentiated(backward: Function | None, inputs: int) -> set[int]:
-    """Return the places at which backward writes out something else than None: those inputs are floating point tensors."""
+def differentiated(backward: Iterable[ast.AST], inputs: int) -> set[int]:
+    """Return the places at which backward, given as its nodes, writes out something else than None: those inputs are floating point tensors."""
     found: set[int] = set()
-    for node in walk(backward) if backward is not None else ():
+    for node in backward:
         if not isinstance(node, ast.Return) or node.value is None:
             continue
         places = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value] if inputs == 1 else []
@@ -58,11 +58,11 @@ def default_kind(default: ast.expr | None) -> Literal["other"] | None:
     return "other" if isinstance(default, ast.Constant) and default.value is not None else None
 
 
-def used_as_tensors(*methods: Function | None) -> set[str]:
-    """Return the names whose use tells that they are tensors: a method or attribute only tensors have, or save_for_backward."""
+def used_as_tensors(*methods: Iterable[ast.AST]) -> set[str]:
+    """Return the names whose use in the nodes of methods tells that they are tensors: what only tensors have, or save_for_backward."""
     found: set[str] = set()
-    for method in methods:
-        for node in walk(method) if method is not None else ():
+    for nodes in methods:
+        for node in nodes:
             if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
                 if node.attr in names.TENSOR_EVIDENCE or _writes(node.attr):
                     found.add(node.value.id)

@@ -64,9 +64,14 @@ class Method:
         return [d.rsplit(".", 1)[-1] for d in found if d]
 
     @functools.cached_property
+    def nodes(self) -> list[ast.AST]:
+        """Its nodes, as `walk` gives them."""
+        return walk(self.node)
+
+    @functools.cached_property
     def bound(self) -> frozenset[str]:
         """The names that it binds somewhere."""
-        return frozenset(n.id for n in walk(self.node) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
+        return frozenset(n.id for n in self.nodes if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store))
 
     def of(self, kind: type[E]) -> Iterator[E]:
         """Yield the events of one kind."""
@@ -297,8 +302,8 @@ def _method(facts: ClassFacts, name: str, *, ctx: bool) -> Method | None:
 
 
 def _inputs(facts: ClassFacts, forward: Method) -> None:
-    tensors = used_as_tensors(forward.node, facts.setup.node if facts.setup else None)
-    trained = differentiated(facts.backward.node if facts.backward else None, len(forward.positional))
+    tensors = used_as_tensors(forward.nodes, facts.setup.nodes if facts.setup else ())
+    trained = differentiated(facts.backward.nodes if facts.backward else (), len(forward.positional))
     first_default = forward.required
     defaults = forward.node.args.defaults
     for index, argument in enumerate(forward.positional):

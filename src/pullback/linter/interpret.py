@@ -6,6 +6,7 @@ Branches are followed with their conditions, loops once, and calls of functions 
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
@@ -25,6 +26,11 @@ class Memory:
     attributes: dict[str, Value] = field(default_factory=dict)
     saved: tuple[Value, ...] | None = None
     inputs: tuple[Value, ...] = ()
+
+
+@functools.cache
+def _handler(kind: type[ast.stmt]) -> str:
+    return f"do_{kind.__name__.lower()}"
 
 
 class Interpreter(Calls):
@@ -85,7 +91,7 @@ class Interpreter(Calls):
             if self.budget < 0:
                 self.record.exhausted = True
                 break
-            method = getattr(self, f"do_{type(statement).__name__.lower()}", None)
+            method = getattr(self, _handler(type(statement)), None)
             if method is not None and method(statement) is False:
                 alive = False
                 break
@@ -459,7 +465,7 @@ class Interpreter(Calls):
 
     def touch(self, value: Value, how: str, node: ast.AST) -> None:
         """Record that a value takes part in a computation."""
-        for part in value.flat():
+        for part in value.flat() if value.items else (value,):
             if part.sequence is not None and part.sequence[0] in ("grad", "saved"):
                 self.emit(Use, node, value=Value(frozenset({Ref(part.sequence[0], "*")})), how=how)
                 continue

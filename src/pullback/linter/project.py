@@ -19,7 +19,7 @@ FUNCTION_NAMES = frozenset(
     )
 )
 _DEPTH = 6
-_KEPT = 64
+_KEPT = 16
 
 
 @dataclass(frozen=True, slots=True, eq=False)

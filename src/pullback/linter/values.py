@@ -82,6 +82,11 @@ class Value:
         """Return the value of a view, possible copy or result of this one."""
         return Value(frozenset(r.through(how) for r in self.refs), "tensor" if self.kind != "other" else "other", self.dtype)
 
+    def tied(self, ref: Ref) -> Value:
+        """Return the value with one tie more."""
+        # dataclasses.replace is four times slower, and nothing is done more often
+        return Value(self.refs | {ref}, self.kind, self.dtype, self.items, self.container, self.sequence, self.closure, self.unbound, self.named)
+
     def shares(self, root: Root, *hows: How) -> list[int | str]:
         """Return the keys of the origins of one root with which the value shares memory (or as given in `hows`)."""
         wanted = hows or ("is", "view", "maybe")
