@@ -96,10 +96,10 @@ def cell(ratio: float | None) -> str:
 
 
 def digits(value: float) -> str:
-    """Return three digits, none of them an exponent."""
+    """Return three digits, none of them an exponent; a state of a few bytes shared by all elements is next to nothing."""
     value = float(f"{value:.3g}")
-    if value == 0:
-        return "0"
+    if value < 1e-3:
+        return "< 0.001" if value else "0"
     return f"{value:.{max(0, 2 - math.floor(math.log10(abs(value))))}f}"
 
 
