@@ -49,7 +49,7 @@ web:             ## build the report page from web/ with the locked npm packages
 	cd web && npm ci && npm run build
 
 web-check:       ## build the page in a fresh folder and compare it with the committed one; skipped where npm is not to be had
-	python3 scripts/check_web.py
+	$(PYTHON) scripts/check_web.py
 
 clean:           ## remove what was built, but not .venv
 	rm -rf build dist docs/_build docs/reference/generated .pytest_cache .ruff_cache .import_linter_cache
