@@ -27,6 +27,7 @@ autodoc_typehints = "signature"
 autodoc_preserve_defaults = True
 default_role = "code"
 napoleon_numpy_docstring = False
+napoleon_custom_sections = ["Math", "Saves", "Supports"]
 
 
 def setup(app):

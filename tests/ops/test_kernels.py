@@ -257,12 +257,14 @@ def test_nothing_is_compiled_unless_it_is_asked_for(cache, kernels):
     assert python(LOADED, PULLBACK_KERNELS="1", PULLBACK_CACHE=str(cache))[0] == "True"
 
 
+@pytest.mark.slow
 def test_variable_without_a_compiler_warns_and_goes_on(kernels):
     printed, warned = python(LOADED, PULLBACK_KERNELS="1", CC="no-such-compiler")
     assert printed == "False"
     assert "PULLBACK_KERNELS is set, but the ops run as torch operations: No C compiler" in warned
 
 
+@pytest.mark.slow
 def test_floating_point_modes_of_the_process_stay(cache, kernels):
     code = "import torch, pullback as pb; pb.ops.compile_kernels(); pb.ops.swish(torch.ones(3)); print((torch.tensor(1e-40) * 1.0).item() > 0)"
     assert python(code, PULLBACK_CACHE=str(cache))[0] == "True"
