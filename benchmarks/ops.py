@@ -234,7 +234,10 @@ def peaks(name: str, size: int) -> dict[str, float]:
     """Bytes an element at the highest point; the allocator has to give memory back at once for this, so it comes last."""
     import ctypes
 
-    getattr(ctypes.CDLL(None), "mallopt", lambda *_: 0)(-3, 65536)
+    libc = ctypes.CDLL(None)
+    if not hasattr(libc, "mallopt"):
+        return {}
+    libc.mallopt(-3, 65536)
     torch.manual_seed(0)
     entry = ENTRIES[name]
     args = entry.inputs(size)
@@ -244,6 +247,7 @@ def peaks(name: str, size: int) -> dict[str, float]:
     for n, call in contenders(entry, compile=False).items():
         once(call, args, xs, dys)
         gc.collect()
+        libc.malloc_trim(0)
         Path("/proc/self/clear_refs").write_text("5")
         before = status("VmRSS")
         once(call, args, xs, dys)
