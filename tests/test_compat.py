@@ -397,3 +397,23 @@ def test_onednn_multiplies_as_torch_does():
     x, weight, bias = torch.linspace(-1.0, 2.0, 12).reshape(3, 4), torch.linspace(1.0, -1.0, 20).reshape(5, 4), torch.arange(5.0)
     torch.testing.assert_close(linear(x, weight, bias), torch.nn.functional.linear(x, weight, bias))
     torch.testing.assert_close(linear(x.t(), torch.ones(6, 3), None), x.t() @ torch.ones(3, 6))
+
+
+def test_functional_collective():
+    import torch
+    import torch.distributed as dist
+
+    from pullback import _compat
+
+    if not (dist.is_available() and dist.is_gloo_available()):
+        pytest.skip("torch without torch.distributed and gloo")
+    dist.init_process_group("gloo", store=dist.HashStore(), rank=0, world_size=1)
+    try:
+        x = torch.arange(4.0)
+        for name, *more in (("all_reduce", "sum"), ("all_gather_tensor", 0), ("reduce_scatter_tensor", "sum", 0)):
+            out = _compat.functional_collective(name, x, *more, group=dist.group.WORLD)
+            assert type(out) is torch.Tensor
+            assert torch.equal(out, x)
+            assert out.data_ptr() != x.data_ptr()
+    finally:
+        dist.destroy_process_group()

@@ -725,3 +725,15 @@ def primal(value: Any) -> Any:
         return value
     with forward_ad._set_fwd_grad_enabled(True):
         return forward_ad.unpack_dual(value).primal
+
+
+def functional_collective(name: str, *args: Any, **kwargs: Any) -> Any:
+    """The result of a collective that writes into no tensor, waited for: compilers follow it, also within torch.func, where they lose such writes.
+
+    Fallback: none; all_reduce, all_gather_tensor and reduce_scatter_tensor. Retire when torch.distributed offers them under public names.
+    """
+    import torch.distributed._functional_collectives as collectives
+
+    function = getattr(collectives, name.replace("_tensor", "_single"), None) or getattr(collectives, name)  # torch 2.13 renamed two
+    out = function(*args, **kwargs)
+    return out.wait() if isinstance(out, collectives.AsyncCollectiveTensor) else out

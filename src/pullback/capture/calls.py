@@ -8,6 +8,7 @@ import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -83,7 +84,8 @@ class Target:
 
 def positional_names(parameters: tuple[str, ...], count: int) -> list[str]:
     """Return names for `count` positional arguments of something with these parameters: ``x``, ``params[0]``, or ``argument 3`` without a name."""
-    names = [n for n in parameters if not n.startswith("*")]
+    named = takewhile(lambda n: not n.startswith("*") or n.startswith("**"), parameters)  # behind *args, parameters go by keyword alone
+    names = [n for n in named if not n.startswith("*")]
     rest = next((n.lstrip("*") for n in parameters if n.startswith("*") and not n.startswith("**")), None)
     extra = [f"{rest}[{i}]" if rest else f"argument {len(names) + i + 1}" for i in range(max(0, count - len(names)))]
     return (names + extra)[:count]

@@ -8,11 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from ..._compat import functional_collective
 from .. import arguments
-
-# torch 2.13 gives these new names and warns of the old ones.
-_gather: Any = getattr(dist, "all_gather_single", None) or getattr(dist, "all_gather_into_tensor", None)
-_scatter: Any = getattr(dist, "reduce_scatter_single", None) or getattr(dist, "reduce_scatter_tensor", None)
 
 
 def size_of(op: str, group: Any) -> int:
@@ -48,25 +45,21 @@ def check_dim(op: str, dim: Any, x: Tensor) -> None:
 
 def summed(x: Tensor, group: Any) -> Tensor:
     """The sum over the group."""
-    total = x.clone(memory_format=torch.contiguous_format)
-    dist.all_reduce(total, group=group)
-    return total
+    return functional_collective("all_reduce", x.contiguous(), "sum", group=_named(group))
 
 
-def gathered(x: Tensor, dim: int, group: Any, size: int) -> Tensor:
+def gathered(x: Tensor, dim: int, group: Any) -> Tensor:
     """The tensors of the group, one behind the other along `dim`."""
-    rows = x.movedim(dim, 0).contiguous()
-    out = torch.empty((size * rows.shape[0], *rows.shape[1:]), dtype=x.dtype, device=x.device)
-    _gather(out, rows, group=group)
-    return out.movedim(0, dim)
+    return functional_collective("all_gather_tensor", x.movedim(dim, 0).contiguous(), 0, group=_named(group)).movedim(0, dim)
 
 
-def scattered(x: Tensor, dim: int, group: Any, size: int) -> Tensor:
+def scattered(x: Tensor, dim: int, group: Any) -> Tensor:
     """This process's part along `dim` of the sum over the group."""
-    rows = x.movedim(dim, 0).contiguous()
-    out = torch.empty((rows.shape[0] // size, *rows.shape[1:]), dtype=x.dtype, device=x.device)
-    _scatter(out, rows, group=group)
-    return out.movedim(0, dim)
+    return functional_collective("reduce_scatter_tensor", x.movedim(dim, 0).contiguous(), "sum", 0, group=_named(group)).movedim(0, dim)
+
+
+def _named(group: Any) -> Any:
+    return dist.group.WORLD if group is None else group
 
 
 def everyone(x: Tensor, group: Any) -> list[Tensor]:

@@ -56,9 +56,9 @@ def all_gather(x: Tensor, dim: int = 0, group: Any = None) -> Tensor:
     References:
         Message Passing Interface Forum, MPI: A Message-Passing Interface Standard 4.1, 2023, section 6.7.
     """
-    size = check("all_gather", x, group)
+    check("all_gather", x, group)
     check_dim("all_gather", dim, x)
-    return gathered(x, dim, group, size)
+    return gathered(x, dim, group)
 
 
 @all_gather.vjp("x")

@@ -63,7 +63,7 @@ def reduce_scatter(x: Tensor, dim: int = 0, group: Any = None) -> Tensor:
     check_dim("reduce_scatter", dim, x)
     if x.shape[dim] % size:
         raise ValueError(f"reduce_scatter: x has {x.shape[dim]} elements along dim {dim}, which {size} processes cannot share equally.")
-    return scattered(x, dim, group, size)
+    return scattered(x, dim, group)
 
 
 @reduce_scatter.vjp("x")

@@ -43,7 +43,7 @@ class Bound:
 
     def gradients(self, x: Tensor, cotangent: Tensor) -> tuple[Any, ...]:
         """The gradients of the parameters, in their structure."""
-        live = [i + 1 for i, leaf in enumerate(self.leaves) if _wanted(leaf)]
+        live = [i + 1 for i, leaf in enumerate(self.leaves) if _differentiable(leaf)]
         grads: list[Any] = [None] * len(self.leaves)
         if live:
             for i, grad in zip(live, gradients_at(self, (x, *self.leaves), live, cotangent), strict=True):
@@ -67,10 +67,8 @@ class Bound:
         return product
 
 
-def _wanted(leaf: Any) -> bool:
-    if not isinstance(leaf, Tensor) or not (leaf.is_floating_point() or leaf.is_complex()):
-        return False
-    return _transforms() or leaf.requires_grad
+def _differentiable(leaf: Any) -> bool:
+    return isinstance(leaf, Tensor) and (leaf.is_floating_point() or leaf.is_complex())
 
 
 def check_function(op: str, name: str, f: Any) -> None:

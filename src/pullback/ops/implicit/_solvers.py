@@ -11,6 +11,7 @@ from ..._compat import everywhere
 
 Map = Callable[[Tensor], Tensor]
 RESTART = 40
+_WHY = "how many steps a solver takes depends on the values"
 
 
 class ConvergenceError(RuntimeError):
@@ -22,6 +23,7 @@ def tolerance(dtype: torch.dtype) -> float:
     return torch.finfo(dtype).eps ** 0.8
 
 
+@torch.compiler.disable(reason=_WHY)
 def conjugate_gradients(apply: Map, b: Tensor, tol: float, max_iter: int) -> Tensor:
     """Solve ``apply(x) = b`` for a symmetric, positive definite linear map.
 
@@ -41,6 +43,7 @@ def conjugate_gradients(apply: Map, b: Tensor, tol: float, max_iter: int) -> Ten
     raise _failed("conjugate gradients", _norm(r), bound, max_iter, "Is the map symmetric and positive definite?")
 
 
+@torch.compiler.disable(reason=_WHY)
 def gmres(apply: Map, b: Tensor, tol: float, max_iter: int) -> Tensor:
     """Solve ``apply(x) = b`` for a linear map, by restarted GMRES.
 
@@ -85,6 +88,7 @@ def _arnoldi(apply: Map, r: Tensor, bound: Tensor, size: int) -> tuple[Tensor, i
     return y.to(r.dtype) @ torch.stack(basis[:-1]), len(columns)
 
 
+@torch.compiler.disable(reason=_WHY)
 def anderson(apply: Map, z: Tensor, tol: float | None, max_iter: int, memory: int) -> Tensor:
     """Find ``z = apply(z)`` by iteration, accelerated by what the last `memory` steps showed; 0 for none.
 
@@ -117,6 +121,7 @@ def _mixed(images: list[Tensor], residuals: list[Tensor]) -> Tensor:
     return images[-1] - (weights @ moves).to(images[-1].dtype)
 
 
+@torch.compiler.disable(reason=_WHY)
 def newton(f: Map, x: Tensor, tol: float, max_iter: int) -> Tensor:
     """Find ``f(x) = 0`` by Newton's method, halving steps that do not bring f nearer to zero.
 

@@ -90,7 +90,7 @@ def _() -> Iterator[Sample]:
     z0 = torch.zeros(3, dtype=torch.float64)
     weight = torch.tensor([[0.3, -0.2, 0.1], [0.0, 0.4, -0.3], [0.2, 0.1, -0.1]], dtype=torch.float64)
     yield sample(layer, z0, weight, torch.linspace(-0.5, 1.0, 3, dtype=torch.float64))
-    yield sample(layer, z0.expand(2, 3), weight, torch.linspace(-0.5, 1.0, 6, dtype=torch.float64).reshape(2, 3), memory=0)
+    yield sample(layer, z0.expand(2, 3), weight, torch.linspace(-0.5, 1.0, 6, dtype=torch.float64).reshape(2, 3))
 
 
 class Adjoint:

@@ -84,9 +84,10 @@ def root(f: Callable[..., Tensor], x0: Tensor, *params: Any, tol: float | None =
 def _(dx, out, f, params):
     bound = Bound(f, params)
     size = out.numel()
+    if not size:
+        return bound.gradients(out, dx)
     slope = torch.func.jacrev(bound.at)(out).reshape(size, size)
-    u = torch.linalg.solve(slope.mT, -dx.reshape(size)).reshape(out.shape) if size else dx
-    return bound.gradients(out, u)
+    return bound.gradients(out, torch.linalg.solve(slope.mT, -dx.reshape(size)).reshape(out.shape))
 
 
 @root.samples
