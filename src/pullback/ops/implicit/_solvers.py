@@ -92,19 +92,23 @@ def _arnoldi(apply: Map, r: Tensor, bound: Tensor, size: int) -> tuple[Tensor, i
 def anderson(apply: Map, z: Tensor, tol: float | None, max_iter: int, memory: int) -> Tensor:
     """Find ``z = apply(z)`` by iteration, accelerated by what the last `memory` steps showed; 0 for none.
 
+    Where no `tol` is given it goes on from `tolerance` for as long as a step halves the residual.
+
     Raises:
         ConvergenceError: if ``||apply(z) - z||`` stays above ``tol * ||apply(z)||``.
     """
     images: list[Tensor] = []
     residuals: list[Tensor] = []
     gap = bound = z.new_zeros(())
+    before = z.new_full((), torch.inf)
     for _ in range(max_iter):
         image = apply(z)
         relative = tolerance(image.dtype) if tol is None else tol
         residual = image.to(z.dtype) - z
         gap, bound = _norm(residual), relative * _norm(image.to(z.dtype))
-        if everywhere(gap <= bound):
+        if everywhere(gap <= bound) and (tol is not None or everywhere(gap >= before / 2)):
             return image.to(z.dtype)
+        before = gap
         images, residuals = [*images[-memory:], image.to(z.dtype)], [*residuals[-memory:], residual]
         z = _mixed(images, residuals) if memory and len(images) > 1 else image.to(z.dtype)
     raise _failed("the iteration", gap, bound, max_iter, "Is f a contraction? Give a larger tol or max_iter, or damp f.")

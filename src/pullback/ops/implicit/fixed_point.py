@@ -37,7 +37,8 @@ def fixed_point(f: Callable[..., Tensor], z0: Tensor, *params: Any, tol: float |
         f: Function ``(z, *params)`` that returns a tensor of z's shape.
         z0: Where to begin, floating, any shape. It is not differentiated: the fixed point does not depend on it.
         *params: What `f` depends on: tensors, or containers of them, such as ``dict(module.named_parameters())``.
-        tol: Largest ``||f(z) - z||`` relative to ``||f(z)||``, and residual of the linear solution; None for four fifths of the digits.
+        tol: Largest ``||f(z) - z||`` relative to ``||f(z)||``, and residual of the linear solution; None for four fifths of the
+            digits, and further while a step halves the former.
         max_iter: Most calls of `f`, and most products in backward.
         memory: How many past steps Anderson acceleration mixes; 0 for plain iteration.
 
