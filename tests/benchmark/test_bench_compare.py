@@ -48,7 +48,9 @@ class Module(torch.nn.Module):
 
 
 @pytest.mark.parametrize(
-    ("target", "name"), [(Swish, "Swish"), (Swish.apply, "Swish"), (swish, "swish"), (Module(), "Module"), (F.silu, "silu")], ids=str
+    ("target", "name"),
+    [(Swish, "Swish"), (Swish.apply, "Swish"), (swish, "swish"), (Module(), "Module"), (F.silu, "silu")],
+    ids=["class", "apply", "op", "module", "function"],
 )
 def test_everything_that_can_be_called(made_up, target, name):
     found = pb.bench(target, torch.linspace(-1, 1, 20), against={"composite": lambda x: x * torch.sigmoid(x)}, seconds=0.01)
