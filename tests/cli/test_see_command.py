@@ -121,4 +121,6 @@ def test_a_hang_is_given_up(monkeypatch):
 def test_the_child_prints_and_ends_as_the_command(capfd):
     result = CliRunner().invoke(main, ["see", f"{MENDED}::Nothing"])
     assert result.exit_code == 2
-    assert "Nothing" in capfd.readouterr().err
+    said = capfd.readouterr().err
+    assert "Nothing" in said
+    assert said.startswith("Usage: pullback see ")

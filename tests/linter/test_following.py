@@ -148,3 +148,5 @@ def test_facts_name_what_is_saved_set_read_and_returned(tmp_path: Path):
         "3: x: computed from g, y, k, y: computed from g, x, k, k: None",
     ]
     assert "Mul" in render(facts_of(path))
+    path.write_text(path.read_text().replace("save_for_backward(x, y)", "save_for_backward(x)").replace("x, y = ctx", "(x,) = ctx"))
+    assert "ctx.saved_tensors: 1 tensor\n" in render(facts_of(path))

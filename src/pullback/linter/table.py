@@ -119,4 +119,6 @@ def _kind(value: Value) -> str:
 
 def _used(facts: ClassFacts, method: Method) -> str:
     saved = facts.memory.saved
-    return f"{len(saved)} tensors" if saved is not None else "tensors"
+    if saved is None:
+        return "tensors"
+    return f"{len(saved)} tensor{'' if len(saved) == 1 else 's'}"

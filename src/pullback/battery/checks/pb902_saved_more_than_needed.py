@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from torch import Tensor
+
 from ...report.finding import Evidence, Finding
 from ..base import Check
 from ..keeping import owner, shown
@@ -37,6 +39,11 @@ class SavedMoreThanNeeded(Check):
 
     def run(self, probe: Probe) -> Iterator[Finding]:
         found = unneeded(probe)
+        cause = "backward reads only its shape, dtype, device, or whether it is there"
+        instead = ""
+        if frozen := _frozen(probe):
+            cause = f"no gradient that this sample asks for depends on its values ({', '.join(frozen)} without requires_grad)"
+            instead = "; if a gradient not asked for needs the values, save them only under its ctx.needs_input_grad[i]"
         for kept in found.values_unread:
             yield self.finding(
                 probe,
@@ -46,7 +53,13 @@ class SavedMoreThanNeeded(Check):
                 evidence=[
                     Evidence(f"{kept.name}: {shown(kept.tensor)}, {size(kept)}; with NaN, large, small and permuted values no gradient changes")
                 ],
-                cause="backward reads only its shape, dtype, device, or whether it is there",
+                cause=cause,
                 certain=True,
-                fix=f"keep what is needed, such as ctx.shape = {kept.name}.shape, and take dtype and device from grad_output",
+                fix=f"keep what is needed, such as ctx.shape = {kept.name}.shape, and take dtype and device from grad_output{instead}",
             )
+
+
+def _frozen(probe: Probe) -> list[str]:
+    """Return the floating tensor arguments that do not require grad where others do."""
+    tensors = [(name, t) for name, t in probe.native.named if isinstance(t, Tensor) and (t.is_floating_point() or t.is_complex())]
+    return [name for name, t in tensors if not t.requires_grad] if any(t.requires_grad for _, t in tensors) else []

@@ -1,0 +1,31 @@
+"""PB902 says only what a sample with frozen arguments shows."""
+
+import torch
+
+import pullback as pb
+
+
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x @ w
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy @ w.t(), x.t() @ dy
+
+
+def test_a_frozen_argument_is_named_and_nothing_is_said_about_other_samples():
+    x, w = torch.ones(3, 4, dtype=torch.float64), torch.rand(4, 2, dtype=torch.float64, requires_grad=True)
+    (found,) = [f for f in pb.check(Product, (x, w), select=["PB902"]).findings if f.code == "PB902"]
+    assert found.message == "Product keeps w for backward, which needs none of its values"
+    assert "(x without requires_grad)" in found.cause
+    assert "reads only" not in found.cause
+    assert "needs_input_grad" in found.fix
+
+
+def test_nothing_is_said_where_both_ask():
+    x, w = torch.ones(3, 4, dtype=torch.float64, requires_grad=True), torch.rand(4, 2, dtype=torch.float64, requires_grad=True)
+    assert not pb.check(Product, (x, w), select=["PB902"]).findings
