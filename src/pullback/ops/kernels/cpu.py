@@ -54,6 +54,11 @@ def compile_kernels() -> Path:
 
     Raises:
         KernelError: without a C compiler, for a compiler that fails, and for a cache folder that others may write to.
+
+    Example:
+        >>> import pullback as pb
+        >>> pb.ops.compile_kernels()  # doctest: +SKIP
+        PosixPath('/home/user/.cache/pullback/kernels-1f0c.so')
     """
     global _loaded
     path = build()

@@ -105,9 +105,14 @@ class Sight:
         return walk(self.roots).nodes if self.roots else []
 
     def function(self, name: str) -> type[Function] | None:
-        """Return the custom Function of a name, one of this graph where there is one; else the one that was defined last."""
+        """Return the custom Function of a name: one of this graph, else one that the reader's code knows or defines, else the one defined last."""
         known = [f for node in self.nodes if (f := function_of(node)) is not None and f.__name__ == name]
-        return next(iter(known), None) or next((f for f in reversed(list(functions())) if f.__name__ == name), None)
+        if known:
+            return known[0]
+        named = [f for f in reversed(list(functions())) if f.__name__ == name]
+        seen = {id(value) for frame in self.frames for value in (frame.f_locals.get(name), frame.f_globals.get(name))}
+        modules = {frame.f_globals.get("__name__") for frame in self.frames}
+        return next((f for f in named if id(f) in seen), None) or next((f for f in named if f.__module__ in modules), None) or next(iter(named), None)
 
     @property
     def frames(self) -> list[FrameType]:
