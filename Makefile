@@ -6,7 +6,7 @@ INSTALLED := .venv/installed
 export OMP_NUM_THREADS = 1
 
 .DEFAULT_GOAL := help
-.PHONY: help install demo test thorough golden lint types imports docs web web-check clean
+.PHONY: help install demo test extended thorough golden lint types imports docs web web-check clean
 
 help:            ## list what can be made
 	@grep -E '^[a-z-]+: .*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 12
@@ -24,10 +24,13 @@ demo: $(INSTALLED)  ## check the tutorial examples and show what is wrong with t
 	@$(BIN)/pullback check examples/tutorial/as_published.py || test $$? -eq 1
 
 test: $(INSTALLED)  ## run the tests
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup -m "not slow"
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "not slow and not extended"
+
+extended: $(INSTALLED)  ## run the tests with many processes, compilers and browsers too
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile -m "extended and not slow"
 
 thorough: $(INSTALLED)  ## run all tests, the slow ones too
-	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadfile
 
 golden: $(INSTALLED)  ## write the table of what the battery says about every mutant
 	$(BIN)/python scripts/golden.py

@@ -16,8 +16,6 @@ import pullback as pb
 from pullback.cli.main import main
 from pullback.report import Report
 
-pytestmark = pytest.mark.xdist_group("robustness")  # its module fixtures are costly: one worker makes them
-
 
 def square(forward="", backward=""):
     """A right Function that also does something to its process."""

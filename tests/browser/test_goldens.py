@@ -7,7 +7,6 @@ import pytest
 
 TOLERANCE = 0.04  # another font of the same size changes under 0.025, another view over 0.07
 
-pytestmark = pytest.mark.xdist_group("browser")
 
 PICTURES = [
     pytest.param(view, dark, id=page_goldens.name_of(view, dark), marks=[pytest.mark.slow] if (i + dark) % 2 else [])

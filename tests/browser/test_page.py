@@ -28,8 +28,6 @@ LOOKS = [
     for dark in (False, True)
 ]
 
-pytestmark = pytest.mark.xdist_group("browser")
-
 
 def texts(window, selector):
     return window.run("return [...document.querySelectorAll(arguments[0])].map((e) => e.textContent)", selector)

@@ -7,8 +7,6 @@ from click.testing import CliRunner
 
 from pullback.cli.main import main
 
-pytestmark = pytest.mark.xdist_group("contract")  # its module fixtures are costly: one worker makes them
-
 TEXT = """
 import torch
 import pullback as pb

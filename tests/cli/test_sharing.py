@@ -12,8 +12,6 @@ from pullback.battery.targets import Target
 from pullback.cli._sharing import Sharing, outcome_from_data, outcome_to_data
 from pullback.report import CheckRun, Report
 
-pytestmark = pytest.mark.xdist_group("sharing")  # its module fixtures are costly: one worker makes them
-
 OP = """
 class {name}(torch.autograd.Function):
     @staticmethod

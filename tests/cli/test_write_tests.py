@@ -6,8 +6,6 @@ import sys
 
 import pytest
 
-pytestmark = pytest.mark.xdist_group("written")  # its module fixtures are costly: one worker makes them
-
 OPS = """
 import dataclasses
 import math

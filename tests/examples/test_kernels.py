@@ -12,7 +12,6 @@ from pullback.report.report import Report
 
 ROOT = Path(__file__).resolve().parents[2]
 KERNELS = ROOT / "examples" / "kernels"
-pytestmark = pytest.mark.xdist_group("kernels")
 
 
 @pytest.fixture

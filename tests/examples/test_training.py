@@ -9,7 +9,6 @@ import pytest
 import torch
 
 FOLDER = Path(__file__).resolve().parents[2] / "examples" / "training"
-pytestmark = pytest.mark.xdist_group("training")
 
 
 def load(name):

@@ -70,10 +70,6 @@ def mended():
     return checked("mended")
 
 
-# One worker runs the file once, not once for each example.
-pytestmark = pytest.mark.xdist_group("tutorial")
-
-
 @pytest.mark.parametrize("example", EXPECTED)
 def test_published_example_shows_its_fault_and_no_other(published, example):
     found = by_example(published[1])[example]

@@ -26,7 +26,7 @@ def quick():
 
 def parameters(chosen):
     """Tests of one mutant share a worker, and with it the report."""
-    return [pytest.param(m, id=m.name, marks=pytest.mark.xdist_group(m.name)) for m in chosen]
+    return [pytest.param(m, id=m.name) for m in chosen]
 
 
 def rest():

@@ -11,7 +11,6 @@ import torch.distributed as dist
 import pullback as pb
 
 pytestmark = [
-    pytest.mark.xdist_group("collectives"),
     pytest.mark.skipif(not (dist.is_available() and dist.is_gloo_available()), reason="torch without torch.distributed and gloo"),
 ]
 NAMES = ["all_reduce", "all_gather", "reduce_scatter", "copy_to_group", "reduce_from_group"]

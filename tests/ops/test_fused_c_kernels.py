@@ -12,7 +12,6 @@ from pullback.ops.kernels import cpu
 pytestmark = [
     pytest.mark.skipif(not any(map(shutil.which, ("cc", "gcc", "clang"))), reason="no C compiler"),
     pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning"),
-    pytest.mark.xdist_group("fused C kernels"),
 ]
 SHAPES = [(3, 5), (300, 700), (2, 3, 7), (1,), (0, 4)]
 

@@ -15,7 +15,6 @@ from pullback.ops import streams
 from pullback.ops.kernels import build, cpu
 
 pytestmark = [
-    pytest.mark.xdist_group("kernels"),
     pytest.mark.skipif(shutil.which(os.environ.get("CC", "cc")) is None, reason="no C compiler"),
 ]
 PLACE = torch.linspace(-30, 30, 70_001)
