@@ -21,9 +21,10 @@ import torch
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
 
-from .battery.evaluate import UserCodeError, copy_tensor, differentiable, preserved_state, random_like
+from .battery.evaluate import UserCodeError, copy_tensor, differentiable, random_like
 from .battery.forward_mode import wrong_tangent
 from .battery.probe import Probe, Settings
+from .battery.process_state import preserved_state
 from .battery.session import run_case
 from .capture.calls import Target, backward_of, resolve_target
 from .capture.case import Case

@@ -12,8 +12,9 @@ from ..capture.case import Case
 from ..declare import Declaration
 from ..report.clean import clean
 from ..trees import leaves
-from .evaluate import Outcome, preserved_state
+from .evaluate import Outcome
 from .probe import Probe
+from .process_state import preserved_state
 from .samples import describe, show_value
 
 Function = torch.autograd.Function

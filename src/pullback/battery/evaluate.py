@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 import copy
-import os
 import random
 import sys
-import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from .. import _compat, trees
+from .. import trees
 from ..capture.calls import Target
 from ..capture.case import Case
+from .process_state import KeptDefaults
 
 FORWARD_SEED = 0x5EED
 BACKWARD_SEED = 0xBACC
@@ -264,7 +262,7 @@ class Evaluator:
             UserCodeError: if the checked code raises.
         """
         try:
-            with _kept_defaults():
+            with KeptDefaults():
                 result = self.target.call(*arguments.args, **arguments.kwargs)
         except Exception as error:
             raise UserCodeError("forward", error) from error
@@ -305,12 +303,12 @@ class Evaluator:
             elif self.through_backward:
                 for root in roots:
                     root.grad = None
-                with _kept_defaults():
+                with KeptDefaults():
                     torch.autograd.backward([y for y, _ in pairs], [c for _, c in pairs], retain_graph=retain_graph, create_graph=create_graph)
                 found = [root.grad for root in roots]
             else:
                 keep = retain_graph or create_graph
-                with _kept_defaults():
+                with KeptDefaults():
                     found = list(
                         torch.autograd.grad(
                             [y for y, _ in pairs],
@@ -436,76 +434,3 @@ def random_like(tensor: Tensor, generator: torch.Generator, choices: Sequence[fl
     drawn = torch.complex(draw(), draw()) if tensor.is_complex() else draw()
     new = torch.empty_like(tensor, memory_format=torch.preserve_format).detach()
     return new.copy_(drawn)
-
-
-@contextmanager
-def preserved_state() -> Iterator[None]:
-    """Restore what the checked code may change for the whole process.
-
-    Random states, grad mode, default dtype and device, determinism, anomaly mode, the precision of matrix products, number of threads, warning
-    filters, working directory.
-    """
-    numpy = sys.modules.get("numpy")
-    cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
-    before = (
-        torch.get_rng_state(),
-        random.getstate(),
-        numpy.random.get_state() if numpy is not None else None,
-        torch.get_default_dtype(),
-        torch.is_grad_enabled(),
-        torch.are_deterministic_algorithms_enabled(),
-        torch.is_deterministic_algorithms_warn_only_enabled(),
-        torch.is_anomaly_enabled(),
-    )
-    process = (torch.get_default_device(), torch.get_float32_matmul_precision(), torch.get_num_threads(), _working_directory())
-    try:
-        with torch.enable_grad(), warnings.catch_warnings():
-            yield
-    finally:
-        _restore_process(*process)
-        torch.set_rng_state(before[0])
-        if cuda:
-            torch.cuda.set_rng_state_all(cuda)
-        random.setstate(before[1])
-        if numpy is not None and before[2] is not None:
-            numpy.random.set_state(before[2])
-        torch.set_default_dtype(before[3])
-        torch.set_grad_enabled(before[4])
-        _compat.use_deterministic_algorithms(before[5], warn_only=before[6])
-        if torch.is_anomaly_enabled() != before[7]:
-            torch.autograd.set_detect_anomaly(before[7])
-
-
-@contextmanager
-def _kept_defaults() -> Iterator[None]:
-    """Restore after one call what would spoil the battery's own arithmetic: grad mode, default dtype, default device."""
-    grad_mode, dtype, device = torch.is_grad_enabled(), torch.get_default_dtype(), torch.get_default_device()
-    try:
-        yield
-    finally:
-        torch.set_grad_enabled(grad_mode)
-        torch.set_default_dtype(dtype)
-        _restore_default_device(device)
-
-
-def _restore_default_device(device: torch.device) -> None:
-    """Make `device` the default again; the CPU by setting none, since one that is set stays behind as a mode around every call of torch."""
-    if torch.get_default_device() != device:
-        torch.set_default_device(None if device == torch.device("cpu") else device)
-
-
-def _working_directory() -> str | None:
-    try:
-        return os.getcwd()
-    except OSError:
-        return None
-
-
-def _restore_process(device: torch.device, precision: str, threads: int, folder: str | None) -> None:
-    _restore_default_device(device)
-    if torch.get_float32_matmul_precision() != precision:
-        torch.set_float32_matmul_precision(precision)
-    if torch.get_num_threads() != threads:
-        torch.set_num_threads(threads)
-    if folder is not None and _working_directory() != folder:
-        os.chdir(folder)

@@ -18,9 +18,10 @@ from ..report.clean import clean
 from ..report.finding import JSON, CheckRun, Evidence, Finding
 from ..report.report import Report
 from .base import Check, Skipped, Unsupported, all_checks
-from .evaluate import UserCodeError, preserved_state
+from .evaluate import UserCodeError
 from .guards import guarded
 from .probe import Probe, Settings
+from .process_state import preserved_state
 from .ranks import group_of_one
 
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from ..battery.evaluate import preserved_state
+from ..battery.process_state import preserved_state
 from ..capture.calls import Target, resolve_target
 from ..capture.case import Case
 from ..declare import Declaration, declaration_of

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from ..battery import tolerance
 from ..battery.compare import gradient_scales, largest_gap
-from ..battery.evaluate import UserCodeError, copy_tensor, preserved_state
+from ..battery.evaluate import UserCodeError, copy_tensor
 from ..battery.probe import Probe, Settings, gradient_name
+from ..battery.process_state import preserved_state
 from ..capture.calls import Target
 from ..capture.case import Case
 from ..capture.recorded import Layout, Signature
