@@ -38,11 +38,13 @@ class Gap:
 
 def gradient_scales(probe: Probe) -> dict[str, float]:
     """Return the largest entry of each wanted input's gradient for random signed cotangents: what "small" means for that gradient."""
-    if "gradient_scales" not in probe.memo:
+
+    def measured() -> dict[str, float]:
         outcome = probe.exact.forward()
         found = probe.exact.vjp(outcome, probe.cotangents(outcome))
-        probe.memo["gradient_scales"] = {leaf.path: _largest(g) for leaf, g in zip(probe.exact.wanted, found, strict=True)}
-    return probe.memo["gradient_scales"]
+        return {leaf.path: _largest(g) for leaf, g in zip(probe.exact.wanted, found, strict=True)}
+
+    return probe.once("gradient_scales", measured)
 
 
 def by_rounding(probe: Probe, gap: Gap, cotangents: Sequence[Tensor], *, output: bool = False, values: Mapping[str, Tensor] | None = None) -> bool:

@@ -42,9 +42,7 @@ class Trial:
 
 def trials(probe: Probe) -> list[Trial]:
     """Return one trial for each tensor argument and layout; computed once."""
-    if "input_layouts" not in probe.memo:
-        probe.memo["input_layouts"] = list(_run(probe))
-    return probe.memo["input_layouts"]
+    return probe.once("input_layouts", lambda: list(_run(probe)))
 
 
 def _run(probe: Probe) -> Iterator[Trial]:

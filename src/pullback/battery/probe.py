@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -16,12 +16,15 @@ from ..capture.modules import with_module_state
 from ..declare import Declaration
 from ..report.finding import Finding, Location
 from . import tolerance
+from .draws import drawing, shared, stream
 from .evaluate import BACKWARD_SEED, FORWARD_SEED, Evaluator, Outcome, UserCodeError, copy_tensor, differentiable, generator_states, random_like
 from .state import Snapshot
 from .value import SIGNED, ValueTest, ValueVerdict
 
 UNEVEN = (1e-3, 1.0, 1e3)
 UNEVEN_REPEATS = 3
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +100,8 @@ class Repeats:
 class Probe:
     """One case under examination.
 
-    Checks read what they need from its cached properties and run the op through `native` (as given) or `exact` (float64 where the op takes it). What
-    a check that passes has to add is left in `remarks` under its code.
+    Checks read what they need from its cached properties, draw from its generator, which starts anew for each check, and run the op through `native`
+    (as given) or `exact` (float64 where the op takes it). What a check that passes has to add is left in `remarks` under its code.
     """
 
     def __init__(self, case: Case, settings: Settings | None = None) -> None:
@@ -113,7 +116,7 @@ class Probe:
             self.native = self.native.cast(self.settings.dtype)
         if self.settings.device is not None:
             self.native = self.native.to(self.settings.device)
-        self.generator = torch.Generator().manual_seed(self.settings.seed)
+        self.generator = stream(*self.origin)
         self.memo: dict[str, Any] = {}
         self.remarks: dict[str, str] = {}
 
@@ -163,11 +166,23 @@ class Probe:
     def _function_target(self) -> Target:
         return self.target if self.target.function or self.function is None else resolve_target(self.function)
 
+    @property
+    def origin(self) -> tuple[str, ...]:
+        """What every stream of random draws starts from: the seed and the target."""
+        return str(self.settings.seed), self.target.name
+
+    def once(self, key: str, compute: Callable[[], T]) -> T:
+        """Return what several checks share, computed for the first that asks, with draws of its own."""
+        if key not in self.memo:
+            with drawing(self, key):
+                self.memo[key] = compute()
+        return self.memo[key]
+
     def cotangents(self, outcome: Outcome, choices: Sequence[float] = SIGNED) -> list[Tensor]:
         """Return fresh random signed cotangents for the live outputs, laid out like them."""
         return [random_like(y, self.generator, choices) for y in outcome.live]
 
-    @functools.cached_property
+    @shared
     def baseline(self) -> Baseline:
         """One observed forward and backward of the call as given; also settles whether inputs must be non-leaf, and how gradients are taken."""
         try:
@@ -206,7 +221,7 @@ class Probe:
             self.native.through_backward = True
             return self.native.vjp(self.native.forward(), cotangents)
 
-    @functools.cached_property
+    @shared
     def repeats(self) -> Repeats:
         """Whether two evaluations under the same random state agree bit for bit, and who draws random numbers.
 
@@ -243,7 +258,7 @@ class Probe:
         except UserCodeError:
             return None
 
-    @functools.cached_property
+    @shared
     def exact(self) -> Evaluator:
         """The call in float64 where forward and backward take it, else as given."""
         _ = self.baseline
@@ -265,7 +280,7 @@ class Probe:
         lean.fresh_graphs = not isinstance(self.second_backward, list) or not all(map(same, *self.second_backward))
         return lean
 
-    @functools.cached_property
+    @shared
     def second_backward(self) -> list[list[Tensor | None]] | UserCodeError:
         """The gradients of two backward calls on one retained graph with the same cotangents, or what was raised."""
         try:
@@ -277,7 +292,7 @@ class Probe:
         except UserCodeError as error:
             return error
 
-    @functools.cached_property
+    @shared
     def _plain_randomness(self) -> bool:
         """Whether the op leaves numpy's and Python's random states alone, so that only torch's needs to be held."""
         import random
@@ -295,7 +310,7 @@ class Probe:
             self.native.hold_everything = True
         return before == (random.getstate(), numpy.random.get_state()[1].tobytes() if numpy else None)
 
-    @functools.cached_property
+    @shared
     def value(self) -> ValueVerdict:
         """The value test's verdict with signed cotangents.
 
@@ -304,12 +319,12 @@ class Probe:
         """
         return ValueTest(self.exact, seed=self.settings.seed, leave=self.settings.leave).run()
 
-    @functools.cached_property
+    @shared
     def value_nonnegative(self) -> ValueVerdict:
         """The verdict with non-negative cotangents, which is what counts where backward is not linear."""
         return ValueTest(self.exact, seed=self.settings.seed, nonnegative=True, leave=self.settings.leave).run()
 
-    @functools.cached_property
+    @shared
     def nonlinearity(self) -> tuple[str, str, str, float, float] | None:
         """How backward fails to be linear in grad_output: (law, got, expected, error, tolerance), or None where it is linear.
 
@@ -325,7 +340,7 @@ class Probe:
         """
         return self._deliberate.get(path, "")
 
-    @functools.cached_property
+    @shared
     def _deliberate(self) -> dict[str, str]:
         from .deliberate import deliberate_inputs
 

@@ -18,6 +18,7 @@ from ..report.clean import clean
 from ..report.finding import JSON, CheckRun, Evidence, Finding
 from ..report.report import Report
 from .base import Check, Skipped, Unsupported, all_checks
+from .draws import stream
 from .evaluate import UserCodeError
 from .guards import guarded
 from .probe import Probe, Settings
@@ -119,6 +120,7 @@ class _Run:
         start = time.perf_counter()
         subject = self.probe.target.subject
         status, reason = "pass", ""
+        self.probe.generator = stream(*self.probe.origin, check.code)
         try:
             missing = self._missing(check)
             if missing:

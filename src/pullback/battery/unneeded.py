@@ -36,9 +36,7 @@ def unneeded(probe: Probe) -> Unneeded:
     Raises:
         Skipped: where backward cannot be replayed.
     """
-    if "unneeded" not in probe.memo:
-        probe.memo["unneeded"] = _measured(probe)
-    found = probe.memo["unneeded"]
+    found = probe.once("unneeded", lambda: _measured(probe))
     if found is None:
         raise Skipped("backward does not give the same gradients when it is replayed")
     return found

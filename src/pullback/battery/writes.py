@@ -56,9 +56,7 @@ def writes(probe: Probe) -> Writes:
     Raises:
         UserCodeError: if forward raises.
     """
-    if "writes" not in probe.memo:
-        probe.memo["writes"] = _observe(probe)
-    return probe.memo["writes"]
+    return probe.once("writes", lambda: _observe(probe))
 
 
 def _observe(probe: Probe) -> Writes:
