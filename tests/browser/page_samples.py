@@ -179,7 +179,13 @@ def hostile(texts):
         "title": evil,
         "sections": [
             findings_section(Report((finding,), subjects=(evil,))),
-            {"kind": "trace", "subject": evil, "error": evil, "steps": [step], "gradients": [{"name": evil, "stats": stats}]},
+            {
+                "kind": "trace",
+                "subject": evil,
+                "error": evil,
+                "steps": [step],
+                "gradients": [{"name": evil, "stats": stats, "mark": "NaN", "remark": evil}],
+            },
             {"kind": "saved", "subject": evil, "bytes": 8, "extra": 8, "blocks": [{"bytes": 8, "anyway": evil, "holders": [holder]}]},
             {"kind": "graph", "title": evil, "nodes": [node], "outputs": [[0, 0]]},
             chart() | {"title": evil, "note": evil, "series": [{"name": evil, "x": [1, 2], "y": [1, 2]}]},

@@ -240,3 +240,34 @@ def test_json_and_text_show_every_step(tmp_path):
 def test_what_cannot_be_called_is_explained():
     with pytest.raises(TypeError, match="pass an autograd"):
         pb.trace(3)
+
+
+def test_a_gradient_lost_in_an_operator_is_marked_where_it_arrives():
+    first, second = returning(lambda dy: dy), returning(lambda dy: dy)
+    traced = pb.trace(lambda x: second.apply(first.apply(x) * 0), torch.ones(3))
+    assert marks(traced) == [("backward", "receives", "grad_output", "zero")]
+    assert "becomes zero in torch's own operations before it arrives" in str(traced)
+
+
+def test_a_gradient_lost_before_the_first_function_is_marked_at_the_leaf():
+    same = returning(lambda dy: dy)
+    traced = pb.trace(lambda x: same.apply(torch.where(x > 0, (x - x).sqrt(), x)), torch.tensor([1.0, -1.0]))
+    assert not traced.marked
+    assert str(traced).splitlines()[-1] == "!  grad_x  float32 [2], norm 0, 2 of 2 NaN, becomes NaN in torch's own operations"
+    assert json.loads(traced.to_json())["gradients"][0]["mark"] == "NaN"
+
+
+def test_a_gradient_that_the_function_withholds_is_not_called_cut():
+    traced = pb.trace(returning(lambda dy: None), torch.ones(3))
+    assert marks(traced) == [("backward", "returns", "grad_x", "None")]
+    assert "None: Returns.backward returns none, step" in str(traced)
+
+
+def test_gradients_that_autograd_refuses_are_a_step():
+    traced = pb.trace(returning(lambda dy: (dy, dy)), torch.ones(3))
+    assert "incorrect number of gradients" in traced.error
+    assert (traced.steps[-1].what, traced.steps[-1].function) == ("raises", "Returns")
+
+
+def test_torch_alone_is_said_to_apply_no_function():
+    assert "applies no custom Function" in str(pb.trace(torch.sin, torch.ones(3)))

@@ -46,7 +46,7 @@ export function TraceView({ trace }: { trace: Trace }) {
           <button class="chip error" aria-pressed={onlyMarked} onClick={() => setOnlyMarked(!onlyMarked)}>
             only the {count(marked.length, "marked step")}
           </button>
-        ) : (
+        ) : trace.gradients.every(({ mark }) => !mark) && (
           <span class="tally">No gradient becomes zero, NaN, Inf or None on its way.</span>
         )}
       </div>
@@ -205,15 +205,16 @@ function Gradients({ trace }: { trace: Trace }) {
   return (
     <section>
       <h2>Gradients of the sum of the outputs</h2>
-      <Table label="Gradients" heads={["of", "value", "#norm", "#zero"]}>
-            {trace.gradients.map(({ name, stats }) => (
-              <tr key={name} class={stats ? "" : "marked"}>
+      <Table label="Gradients" heads={["of", "value", "#norm", "#zero", "-remarks"]}>
+            {trace.gradients.map(({ name, stats, mark, remark }) => (
+              <tr key={name} class={mark ? "marked" : ""}>
                 <th scope="row">
                   <code>{name}</code>
                 </th>
-                <td>{stats ? stats.value : "None: no way leads from the output to it"}</td>
+                <td>{stats?.value}</td>
                 <td class="number">{stats ? significant(stats.norm) : ""}</td>
                 <td class="number">{share(stats)}</td>
+                <td>{remark}</td>
               </tr>
             ))}
           </Table>

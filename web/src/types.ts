@@ -129,7 +129,7 @@ export interface Trace {
   kind: "trace";
   error: string;
   steps: Step[];
-  gradients: { name: string; stats: Stats | null }[];
+  gradients: { name: string; stats: Stats | null; mark: string; remark: string }[];
 }
 
 export interface Holder {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import re
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -29,7 +30,7 @@ from ..report.finding import Location
 from ..trees import leaves
 from . import measures
 from .graph import name_of
-from .steps import VALUE_LIMIT, Stats, Step, described, mark_of, stats_of
+from .steps import VALUE_LIMIT, Stats, Step, arrival_mark, described, kind_of, mark_of, stats_of
 
 NEXT_LIMIT = 4
 
@@ -44,6 +45,7 @@ class Follower:
         self._waiting: list[tuple[type[Function], int, Any, tuple[Any, ...]]] = []
         self._of_node: dict[int, tuple[int, type[Function], Any]] = {}
         self._current: tuple[str, type[Function], int] | None = None
+        self._last_backward: tuple[str, type[Function], int] | None = None
         self._running: list[tuple[type[Function], Any]] = []
 
     def watch(self, function: type[Function], stack: contextlib.ExitStack) -> None:
@@ -79,9 +81,11 @@ class Follower:
             self._running.pop()
 
     def fail(self, error: str) -> None:
-        """Add the step at which an exception came."""
-        if self._current is not None:
-            phase, function, call = self._current
+        """Add the step at which an exception came: one that runs, or one with whose gradients autograd cannot go on."""
+        last = self._last_backward
+        at = self._current or (last if last is not None and re.search(rf"\b{re.escape(last[1].__name__)}Backward\b", error) else None)
+        if at is not None:
+            phase, function, call = at
             self.step(phase, function, call, "raises", text=error)
 
     def _forward(self, function: type[Function], method: Callable[..., Any]) -> Callable[..., Any]:
@@ -178,11 +182,13 @@ class Follower:
             if self._inside(function, ctx):
                 return method(ctx, *grads)
             call = self._of_node[id(ctx)][0] if id(ctx) in self._of_node else 0
-            self._current = ("backward", function, call)
+            self._current = self._last_backward = ("backward", function, call)
             received = [described(grad) for grad in grads]
+            arrived = arrival_mark([about["stats"] for about in received if about["stats"]], self.steps)
             for i, about in enumerate(received):
                 name = "grad_output" if len(grads) == 1 else f"grad_output[{i}]"
-                self.step("backward", function, call, "receives", name=name, **about)
+                mark = arrived if about["stats"] and kind_of(about["stats"]) == arrived else ""
+                self.step("backward", function, call, "receives", name=name, mark=mark, **about)
             with self._as_running(function, ctx):
                 start = time.perf_counter()
                 returned = method(ctx, *grads)

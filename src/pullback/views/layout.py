@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import math
 import statistics
 from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 GAP = 30.0
+LINE_GAP = 12.0
 ROW_GAP = 46.0
 BEND_GAP = 18.0
 SWEEPS = 8
@@ -88,6 +90,7 @@ class _Layout:
         self._rows: list[list[Box]] = []
         self._steps: list[tuple[Box, Box, Key]] = []
         self._ways: dict[Link, list[Box]] = {}
+        self._long: list[list[Box]] = []
         self._above: dict[Key, list[tuple[Box, Key]]] = {}
         self._below: dict[Key, list[tuple[Box, Key]]] = {}
 
@@ -125,6 +128,7 @@ class _Layout:
         for box in self._boxes.values():
             self._rows[box.layer].append(box)
         made: dict[Key, Box] = {}
+        runs: dict[tuple[Key, Key], list[Box]] = {}
         stepped: set[tuple[Key, Key, Key]] = set()
         for link in self._links:
             way = [self._boxes[link.source]]
@@ -132,6 +136,7 @@ class _Layout:
                 key = (link.flow, link.source, layer)
                 if key not in made:
                     made[key] = Box(key, LINE_WIDTH, 0, layer=layer)
+                    runs.setdefault((link.flow, link.source), []).append(made[key])
                     self._rows[layer].append(made[key])
                 way.append(made[key])
             way.append(self._boxes[link.target])
@@ -140,6 +145,7 @@ class _Layout:
                 if (upper.key, lower.key, link.flow) not in stepped:
                     stepped.add((upper.key, lower.key, link.flow))
                     self._steps.append((upper, lower, link.flow))
+        self._long = [run for run in runs.values() if len(run) > 1]
         for upper, lower, flow in self._steps:
             self._above.setdefault(lower.key, []).append((upper, flow))
             self._below.setdefault(upper.key, []).append((lower, flow))
@@ -221,6 +227,7 @@ class _Layout:
             down = sweep % 2 == 0
             for row in self._rows if down else self._rows[::-1]:
                 self._settle(row, down)
+        self._straighten()
         left = min(box.x for row in self._rows for box in row)
         for row in self._rows:
             for box in row:
@@ -232,14 +239,35 @@ class _Layout:
         for box in row:
             pulls = self._pulls(box, down)
             wishes.append((_weighted_median(pulls) if pulls else box.x, max(weight for _, weight in pulls) if pulls else 0.05))
-        offsets, reach = [], 0.0
-        for box in row:
-            offsets.append(reach)
-            reach += box.width + GAP
+        offsets = [0.0]
+        for box, after in itertools.pairwise(row):
+            offsets.append(offsets[-1] + box.width + self._gap(box, after))
         for box, offset, x in zip(
             row, offsets, _monotone([(wish - offset, weight) for (wish, weight), offset in zip(wishes, offsets, strict=True)]), strict=True
         ):
             box.x = x + offset
+
+    def _gap(self, left: Box, right: Box) -> float:
+        return GAP if left.key in self._boxes or right.key in self._boxes else LINE_GAP
+
+    def _straighten(self) -> None:
+        """Draw long lines straight where all of their rows have room at one x, those at the left from the left on, then the others from the right."""
+        place = self._order_now()
+        for run in self._long:
+            run.sort(key=lambda box: box.layer)
+        lines = sorted(self._long, key=lambda run: min(box.x for box in run))
+        for run in (*lines, *reversed(lines)):
+            low, high = -math.inf, math.inf
+            for box in run:
+                row, i = self._rows[box.layer], place[box.key]
+                if i > 0:
+                    low = max(low, row[i - 1].x + row[i - 1].width + self._gap(row[i - 1], box))
+                if i + 1 < len(row):
+                    high = min(high, row[i + 1].x - box.width - self._gap(box, row[i + 1]))
+            if low <= high:
+                wish = statistics.median(box.x for box in run)
+                for box in run:
+                    box.x = min(max(wish, low), high)
 
     def _pulls(self, box: Box, up: bool) -> list[tuple[float, float]]:
         """Return where each line of a box would run straight, and how much that matters: most for lines that pass by."""

@@ -111,6 +111,15 @@ def described(value: Any) -> dict[str, Any]:
     }
 
 
+def kind_of(stats: Stats) -> str:
+    """Return what is remarkable about a gradient: ``"NaN"``, ``"Inf"``, or ``"zero"`` where all of it is; empty else."""
+    if stats.nan:
+        return "NaN"
+    if stats.inf:
+        return "Inf"
+    return "zero" if stats.elements and stats.zeros == stats.elements else ""
+
+
 def mark_of(stats: Stats | None, received: list[Stats], needed: bool) -> str:
     """Return what became of the gradient here, that it was not before."""
     if stats is None:
@@ -122,3 +131,18 @@ def mark_of(stats: Stats | None, received: list[Stats], needed: bool) -> str:
     if stats.elements and stats.zeros == stats.elements and any(r.zeros < r.elements for r in received):
         return "zero"
     return ""
+
+
+def arrival_mark(stats: list[Stats], before: list[Step]) -> str:
+    """Return what became of the gradient in torch's own operations, on the way from the steps before to where it arrives like this.
+
+    All of it must be zero: of several outputs, one that nothing uses receives zeros.
+    """
+    kinds = {kind_of(own) for own in stats}
+    backward = [step for step in before if step.phase == "backward"]
+    if any(step.mark == "None" for step in backward):
+        kinds -= {"zero"}
+    known = {step.mark for step in backward} | {kind_of(step.stats) for step in backward if step.stats}
+    if kinds == {"zero"}:
+        return "" if "zero" in known else "zero"
+    return next((kind for kind in ("NaN", "Inf") if kind in kinds and kind not in known), "")

@@ -51,12 +51,10 @@ def trace_svg(traced: Trace) -> str:
         rows.append(Row(title=title))
         for step, cells in steps:
             share = step.seconds / longest if step.seconds is not None else None
-            rows.append(Row(cells[1:], share=share, warned=bool(step.mark)))
+            rows.append(Row(cells[1:], share=share, warned=cells[0] == "!"))
     if traced.gradients:
         rows.append(Row(title=GRADIENTS))
-        rows += [
-            Row(("", "", *cells), warned=stats is None) for cells, stats in zip(gradient_cells(traced), (s for _, s in traced.gradients), strict=True)
-        ]
+        rows += [Row(("", "", *cells), warned=bool(mark)) for mark, *cells in gradient_cells(traced)]
     if traced.error:
         rows.append(Row((f"raised {traced.error}",), warned=True))
     return _drawn(rows, f"trace of {traced.subject}")

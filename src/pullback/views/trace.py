@@ -25,7 +25,7 @@ from ..report.clean import clean
 from ..trees import leaves
 from . import measures
 from .follow import Follower
-from .steps import Stats, Step
+from .steps import Stats, Step, kind_of
 from .text import table
 
 GRADIENTS = "gradients of the sum of the outputs"
@@ -147,7 +147,10 @@ def trace_section(traced: Trace) -> dict[str, Any]:
         "subject": traced.subject,
         "error": traced.error,
         "steps": [asdict(step) for step in traced.steps],
-        "gradients": [{"name": name, "stats": asdict(stats) if stats else None} for name, stats in traced.gradients],
+        "gradients": [
+            {"name": name, "stats": asdict(stats) if stats else None, "mark": _leaf_mark(stats), "remark": _leaf_remark(traced, name, stats)}
+            for name, stats in traced.gradients
+        ],
     }
 
 
@@ -199,19 +202,42 @@ def blocks(traced: Trace) -> Iterator[tuple[str, list[tuple[Step, tuple[str, ...
         yield title, [(step, _row(step)) for step in own]
 
 
-def gradient_cells(traced: Trace) -> list[tuple[str, str]]:
-    """Return for every leaf the name of its gradient, and what it is."""
-    return [(f"grad_{name}", str(stats) if stats else "None: no way leads from the output to it") for name, stats in traced.gradients]
+def gradient_cells(traced: Trace) -> list[tuple[str, str, str]]:
+    """Return for every leaf what is remarkable about its gradient, the gradient's name, and what it is."""
+    return [
+        (_leaf_mark(stats), f"grad_{name}", ", ".join(filter(None, (str(stats or ""), _leaf_remark(traced, name, stats)))))
+        for name, stats in traced.gradients
+    ]
+
+
+def _leaf_mark(stats: Stats | None) -> str:
+    return "None" if stats is None else kind_of(stats)
+
+
+def _leaf_remark(traced: Trace, name: str, stats: Stats | None) -> str:
+    """Return why a leaf has no gradient, or that it became what it is after the last step."""
+    mark = _leaf_mark(stats)
+    none = [step for step in traced.steps if step.mark == "None"]
+    if stats is None:
+        own = next((step for step in none if step.name == f"grad_{name}"), None)
+        if own is not None:
+            return f"None: {own.function}.backward returns none, step {own.number}"
+        return "None: no way leads from the output to it" + (", or a backward on the way returns none" if none else "")
+    seen = any(step.mark == mark or (step.stats and kind_of(step.stats) == mark) for step in traced.steps if step.phase == "backward")
+    return f"becomes {mark} in torch's own operations" if mark and not seen and not (mark == "zero" and none) else ""
 
 
 def _lines(traced: Trace) -> Iterator[str]:
+    if not traced.steps:
+        yield f"{traced.subject} applies no custom Function: what torch's own operations do is shown by pb.graph and pb.watch"
+        yield ""
     for title, steps in blocks(traced):
         yield title
         yield from table([cells for _, cells in steps], right=(1,))
         yield ""
     if traced.gradients:
         yield GRADIENTS
-        yield from table([(" ", *cells) for cells in gradient_cells(traced)])
+        yield from table([("!" if mark else " ", *cells) for mark, *cells in gradient_cells(traced)])
     if traced.error:
         yield f"raised {traced.error}"
 
@@ -222,8 +248,11 @@ def _row(step: Step) -> tuple[str, ...]:
         about.append(step.text)
     if step.seconds is not None:
         about.append(measures.duration(step.seconds))
-    mark = {"": " ", "cut": "!"}.get(step.mark, "!")
-    note = {"zero": "becomes zero here", "NaN": "becomes NaN here", "Inf": "becomes Inf here", "None": "None, although it is needed", "cut": ""}.get(
-        step.mark, ""
-    )
-    return (mark, str(step.number), step.what, step.name, ", ".join([*about, *([note] if note else [])]))
+    return ("!" if step.mark or step.what == "raises" else " ", str(step.number), step.what, step.name, ", ".join([*about, *_note(step)]))
+
+
+def _note(step: Step) -> Iterator[str]:
+    if step.mark == "None":
+        yield "although it is needed"
+    elif step.mark and step.mark != "cut":
+        yield f"becomes {step.mark} " + ("in torch's own operations before it arrives" if step.what == "receives" else "here")
