@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import inspect
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from types import FunctionType
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 from .. import _compat
 from ..declare import ATTRIBUTE
 from .dispatch import Built, function_class, new_module, run_source, signature_text, titled
 from .errors import OpError, Place, place_of
 from .explain import explanation
-from .rules import Definition, Rule, make_rule, positional
+from .keeping import Kept
+from .making import check_jvp, check_takes, device_type, make_rule
+from .rules import Definition, Rule, positional
 from .runtime import out_of
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -62,16 +64,36 @@ class Declared:
         names = self.module.__dict__
         names["build_op"] = _compat.constant_result(lambda: self.build())
         names["final_op"] = None
+        names["Kept"], names["refuse_output"] = Kept, self._refuse_output
         arguments = ", ".join(_passed(function))
-        source = f"def {alias}({self.signature}):\n    build_op()\n    return final_op({arguments})\n"
-        run_source(self.module, source, f"<{self.module.__name__}, first call>")
+        lines = (
+            f"def {alias}({self.signature}):",
+            "    build_op()",
+            f"    first_out = final_op({arguments})",
+            "    if first_out is None or type(first_out) is Kept:",
+            "        refuse_output(first_out)",
+            "    return first_out",
+        )
+        run_source(self.module, "\n".join(lines) + "\n", f"<{self.module.__name__}, first call>")
         stub: FunctionType = names.pop(alias)
         stub.__defaults__, stub.__kwdefaults__ = function.__defaults__, function.__kwdefaults__
         stub.__name__, stub.__qualname__ = function.__name__, function.__qualname__
         stub.__doc__, stub.__module__ = function.__doc__, function.__module__
         stub.__annotations__ = function.__annotations__
         stub.__wrapped__ = function  # type: ignore[attr-defined]
+        self.first_call = stub.__code__
         return stub
+
+    def _refuse_output(self, out: Any) -> None:
+        """Raise for what no op returns, at this call and at the next ones."""
+        self.function.__code__ = self.first_call
+        where = f"{self.definition.name} ({self.definition.place})"
+        if out is None:
+            raise OpError(f"{where} returned None; an op returns tensors. Is a `return` missing?")
+        raise OpError(
+            f"{where} returned what pb.keep made in another function. What is kept is read from the op's own source: write "
+            f"`return pb.keep(out, {', '.join(f'{name}={name}' for name in out.values)})` in its body."
+        )
 
     def build(self) -> None:
         """Write the op's code, once, and put it in the stub's place."""
@@ -125,15 +147,30 @@ class Declared:
                 "and its rules are fixed from the first call on. Move the rule before it."
             )
 
-    def vjp(self, *targets: str, of: str | None = None, **options: Any) -> RuleDecorator:
+    def vjp(
+        self,
+        *targets: str,
+        of: str | None = None,
+        exact: bool = True,
+        linear: bool = True,
+        once: bool = False,
+        undefined: Literal["zeros", "none"] = "zeros",
+        keeps: Mapping[str, Sequence[str]] | None = None,
+        reason: str = "",
+    ) -> RuleDecorator:
         """Decorate the rule for `targets`."""
+        for target in targets:
+            if callable(target):
+                name, names = self.definition.name, self.definition.names
+                raise OpError(f'{name}.vjp ({place_of(target)}): name the argument whose gradient the rule returns: @{name}.vjp("{names[0]}").')
+        options = {"exact": exact, "linear": linear, "once": once, "undefined": undefined, "keeps": keeps, "reason": reason}
 
         def add(function: Callable[..., Any], device: str | None) -> None:
             with self.lock:
                 self._open(f"vjp[{', '.join(map(str, targets))}]", function)
                 title = f"{self.definition.name}.vjp[{', '.join(map(str, targets))}]"
                 if device is not None:
-                    self._add_kernel(targets, of, function, device)
+                    self._add_kernel(targets, of, function, device_type(f'{self.definition.name}.vjp("{targets[0]}").kernel', device))
                 else:
                     self.definition.rules.append(make_rule(self.definition, targets, function, of=of, **options))
                     self._give_function()
@@ -162,10 +199,12 @@ class Declared:
 
     def kernel(self, device: str) -> Callable[[F], F]:
         """Decorate another forward, for tensors on `device`."""
+        device_type(f"{self.definition.name}.kernel", device)
 
         def decorate(function: F) -> F:
             with self.lock:
                 self._open("kernel", function)
+                check_takes(self.definition, "kernel", function)
                 self._once_only("kernel", self.definition.kernels.get(device), function)
                 self.definition.kernels[device] = positional(function)
             return function
@@ -187,20 +226,24 @@ class Declared:
 
     def surrogate(self, function: F) -> F:
         """Decorate the function whose gradient backward returns instead: by autograd, or by rules that compute the same at less cost."""
+        check_takes(self.definition, "surrogate", function)
         self._set("surrogate", function, positional(function))
         self._give_function()
         return function
 
     def jvp(self, function: F) -> F:
         """Decorate the jvp: ``(tangents, names...)``, where ``tangents.x`` is x's tangent or None."""
+        check_jvp(self.definition, function)
         return self._set("jvp", function, function)
 
     def vmap(self, function: F) -> F:
         """Decorate the batched forward: ``(info, in_dims, *args)`` to ``(out, out_dims)``, as for torch.autograd.Function."""
+        check_takes(self.definition, "vmap", function, ("info", "in_dims"))
         return self._set("vmap", function, function)
 
     def fake(self, function: F) -> F:
         """Decorate what an opaque body returns as far as shapes and dtypes go."""
+        check_takes(self.definition, "fake", function)
         return self._set("fake", function, positional(function))
 
     def inference(self, function: F) -> F:
@@ -210,6 +253,7 @@ class Declared:
                 f"{self.definition.name}.inference ({place_of(function)}): an op that is opaque, changes an argument in place or has a vmap rule "
                 "has one forward for all calls."
             )
+        check_takes(self.definition, "inference", function)
         return self._set("inference", function, positional(function))
 
     def sharding(self, function: F) -> F:

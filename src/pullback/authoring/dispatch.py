@@ -15,10 +15,10 @@ import torch
 
 from .. import _compat
 from . import autocast, automatic, runtime, structure
-from .errors import Place, refuse_gradient
+from .errors import Place
 from .forward_mode import push_of
 from .generate import Writer, signature_text
-from .guards import plain_name, refusal_of_order, returner, several_of, shape_checker, unkeeper
+from .guards import complex_gradient_of, refusal_of_order, refuse_gradient, returner, several_of, shape_checker, unkeeper
 from .opaque import batched_body, call_opaque
 from .packed import UNPACKED, packable, packed_function
 from .probation import Probation
@@ -164,12 +164,13 @@ class Built:
             "stand_in": automatic.stand_in,
             "body": self.body,
             "unpack": runtime.unpack_kept if definition.kept else runtime.unpack,
-            "refuse": lambda name: refuse_gradient(definition.name, plain_name(name), definition.place),
+            "refuse": lambda name: refuse_gradient(definition, name),
             "refuse_order": refusal_of_order(definition),
             "unkeep": unkeeper(definition),
             "must_return": returner(definition),
             "several": several_of(definition, self.writer.rules),
             "check_shapes": shape_checker(definition, self.writer.rules),
+            "complex_gradient": complex_gradient_of(definition, self.writer.rules),
             "structured": self.structured,
             "packed": None,
             "UNPACKED": UNPACKED,

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import difflib
+import functools
 from collections.abc import Iterable
 from dataclasses import dataclass
 from types import FunctionType
-from typing import Any, NoReturn
+from typing import Any
 
 
 class OpError(RuntimeError):
@@ -24,15 +25,18 @@ class Place:
     line: int
 
     def __str__(self) -> str:
-        return f"{self.path}:{self.line}"
+        return f"{self.path}:{self.line}" if self.line else self.path
 
 
 def place_of(function: Any) -> Place:
-    """Where `function` is defined."""
-    code = getattr(function, "__code__", None)
-    if isinstance(function, FunctionType) and code is not None:
-        return Place(code.co_filename, code.co_firstlineno)
-    return Place("<unknown>", 0)
+    """Where `function`, or what a callable object calls, is defined."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    if not isinstance(function, FunctionType):
+        function = type(function).__call__
+    if isinstance(function, FunctionType):
+        return Place(function.__code__.co_filename, function.__code__.co_firstlineno)
+    return Place("no Python source", 0)
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:
@@ -44,11 +48,3 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 def listed(names: Iterable[str]) -> str:
     """Names for a message: ``'w', 'x'`` or ``none``."""
     return ", ".join(repr(name) for name in names) or "none"
-
-
-def refuse_gradient(op: str, argument: str, place: Place) -> NoReturn:
-    """Raise for an argument that requires grad and has no rule."""
-    raise OpError(
-        f"{op}: the argument {argument!r} requires grad, but {op} ({place}) has no rule for it. "
-        f'Write one with @{op}.vjp("{argument}"), or declare @pb.op(static=("{argument}",)) if it is never differentiated.'
-    )

@@ -65,10 +65,10 @@ def _reverse(definition: Definition) -> str:
 
 
 def _forward(definition: Definition) -> str:
+    if definition.automatic == "recompute":
+        return "autograd of the body" + (", not @jvp: without vjp rules the body is differentiated" if definition.jvp is not None else "")
     if definition.jvp is not None:
         return "from @jvp"
-    if definition.automatic == "recompute":
-        return "autograd of the body"
     if definition.linear:
         return f"from linear in {', '.join(definition.linear)}" + ("" if definition.opaque else "; else derived from the vjp rules")
     if definition.elementwise:

@@ -9,7 +9,7 @@ from typing import Any, Self
 import torch
 
 from .. import _compat
-from .errors import OpError, place_of
+from .errors import OpError, did_you_mean, listed, place_of
 from .keeping import Kept
 from .rules import Definition
 from .runtime import Tensor, zeros_of
@@ -103,22 +103,29 @@ def _given(definition: Definition, ctx: Any, residuals: dict[str, Any], tangents
 
     assert definition.jvp is not None
     wanted = list(inspect.signature(definition.jvp).parameters)[1:]
-    out = definition.jvp(Tangents(definition.names, tangents), *[residuals[name] for name in wanted])
+    where = f"{definition.name}.jvp ({place_of(definition.jvp)})"
+    out = definition.jvp(Tangents(where, definition.names, tangents), *[residuals[name] for name in wanted])
     leaves: list[Any] = []
     flatten(out, leaves)
     if len(leaves) != len(ctx.metas):
-        raise OpError(
-            f"{definition.name}.jvp ({place_of(definition.jvp)}) must return a tangent for each of the {len(ctx.metas)} outputs, "
-            f"in the output's structure; got {len(leaves)}."
-        )
+        raise OpError(f"{where} must return a tangent for each of the {len(ctx.metas)} outputs, in the output's structure; got {len(leaves)}.")
+    for leaf, meta in zip(leaves, ctx.metas, strict=True):
+        if isinstance(leaf, Tensor) and meta is not None and leaf.shape != meta[0]:
+            raise OpError(f"{where} returned a tangent of shape {list(leaf.shape)} for an output of shape {list(meta[0])}.")
     return leaves
 
 
 class Tangents:
     """The tangents of an op's arguments by name; None where an argument has none."""
 
-    def __init__(self, names: tuple[str, ...], tangents: tuple[Any, ...]) -> None:
+    def __init__(self, where: str, names: tuple[str, ...], tangents: tuple[Any, ...]) -> None:
         self.__dict__.update(zip(names, tangents, strict=True))
+        self._where, self._names = where, names
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        raise OpError(f"{self._where} asks for the tangent of {name!r}; the arguments are {listed(self._names)}.{did_you_mean(name, self._names)}")
 
 
 def _linear(definition: Definition, body: Callable[..., Any], args: dict[str, Any], tangents: tuple[Any, ...]) -> list[Any]:

@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 
 from . import structure
-from .errors import OpError, listed, place_of
+from .errors import OpError, listed
 from .forward_mode import second_order_message
 from .keeping import Kept
-from .rules import Definition, Rule
+from .rules import Definition, Rule, plain_name
 
 Tensor = torch.Tensor
 
 
-def plain_name(name: str) -> str:
-    """The author's name of an argument that generated code calls differently."""
-    return name.removeprefix("arg_")
+def refuse_gradient(definition: Definition, name: str) -> NoReturn:
+    """Raise for an argument that requires grad and has no rule."""
+    op, argument = definition.name, definition.argument(name)
+    raise OpError(
+        f"{op}: the argument {definition.shown(name)!r} requires grad, but {op} ({definition.place}) has no rule for it. "
+        f'Write one with @{op}.vjp("{argument}"), or declare @pb.op(static=("{argument}",)) if it is never differentiated.'
+    )
 
 
 def refusal_of_order(definition: Definition) -> Callable[[str], None]:
@@ -69,7 +73,7 @@ def returner(definition: Definition) -> Callable[..., Any]:
         if many is not None and any(leaf is value for leaf in many[0]):
             return y, (tuple([value if leaf is value else leaf for leaf in many[0]]), *many[1:])
         raise OpError(
-            f"{definition.name} ({definition.place}) changes {plain_name(name)!r} in place, so it must return it; it returned something else."
+            f"{definition.name} ({definition.place}) changes {definition.shown(name)!r} in place, so it must return it; it returned something else."
         )
 
     return must_return
@@ -83,8 +87,8 @@ def several_of(definition: Definition, rules: tuple[Rule, ...]) -> Callable[[Any
         if isinstance(value, (tuple, list)) and len(value) == len(rule.targets):
             return value
         got = f"{len(value)} values" if isinstance(value, (tuple, list)) else f"one {type(value).__name__}"
-        where = f"{definition.name}.vjp[{rule.title}] ({place_of(rule.function)})"
-        raise OpError(f"{where} must return {len(rule.targets)} gradients, for {listed(rule.targets)}; got {got}.")
+        where = f"{definition.name}.vjp[{rule.title}] ({rule.place})"
+        raise OpError(f"{where} must return {len(rule.targets)} gradients, for {listed(map(plain_name, rule.targets))}; got {got}.")
 
     return several
 
@@ -98,15 +102,30 @@ def shape_checker(definition: Definition, rules: tuple[Rule, ...]) -> Callable[[
                 continue
             if not isinstance(grad, Tensor):
                 where = _rule_place(definition, rules, i)
-                raise OpError(f"{where} returned a {type(grad).__name__} for {definition.names[i]!r}; a gradient is a tensor or None.")
+                raise OpError(
+                    f"{where} returned a {type(grad).__name__} for {definition.shown(definition.names[i])!r}; a gradient is a tensor or None."
+                )
             if shapes[i] is not None and not _reducible(grad.shape, shapes[i]):
                 raise OpError(
-                    f"{_rule_place(definition, rules, i)} returned a gradient of shape {list(grad.shape)} for {definition.names[i]!r}, "
+                    f"{_rule_place(definition, rules, i)} returned a gradient of shape {list(grad.shape)} "
+                    f"for {definition.shown(definition.names[i])!r}, "
                     f"which has shape {list(shapes[i])}."
                 )
         return grads
 
     return check_shapes
+
+
+def complex_gradient_of(definition: Definition, rules: tuple[Rule, ...]) -> Callable[[int], OpError]:
+    """The error about a complex gradient of a real argument."""
+
+    def complex_gradient(i: int) -> OpError:
+        return OpError(
+            f"{_rule_place(definition, rules, i)} returned a complex gradient for {definition.shown(definition.names[i])!r}, which is real. "
+            "Return its real part."
+        )
+
+    return complex_gradient
 
 
 def _rule_place(definition: Definition, rules: tuple[Rule, ...], i: int) -> str:

@@ -38,7 +38,7 @@ def keep(out: T, /, **values: Any) -> T:
         >>> square_exp(torch.zeros(2))
         tensor([1., 1.])
     """
-    return Kept(out, values)  # type: ignore[return-value]
+    return Kept(out, values) if values else out  # type: ignore[return-value]
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import FunctionType
 from typing import TYPE_CHECKING, Any, Generic, Literal, ParamSpec, TypeVar, overload
@@ -11,6 +12,7 @@ import torch
 from .declared import Declared, RuleDecorator
 from .errors import OpError, place_of
 from .keeping import Sample, keep, sample
+from .making import names_in
 from .rules import Definition, kept_names, params_of, positional
 
 P = ParamSpec("P")
@@ -134,17 +136,17 @@ def op(
     """
 
     def make(function: Callable[..., Any]) -> Any:
-        return _make(function, tuple(static), tuple(mutates), elementwise, tuple(linear), opaque, autocast, remember, reference, name)
+        return _make(function, static, mutates, elementwise, linear, opaque, autocast, remember, reference, name)
 
     return make if function is None else make(function)
 
 
 def _make(
     function: Callable[..., Any],
-    static: tuple[str, ...],
-    mutates: tuple[str, ...],
+    static: Sequence[str],
+    mutates: Sequence[str],
     elementwise: bool,
-    linear: tuple[str, ...],
+    linear: Sequence[str],
     opaque: bool,
     autocast: Any,
     remember: str,
@@ -153,12 +155,21 @@ def _make(
 ) -> Any:
     if not isinstance(function, FunctionType):
         raise OpError(f"pb.op decorates a plain function, got {type(function).__name__}.")
-    params = params_of(function, static)
     where = f"{function.__name__} ({place_of(function)})"
+    if inspect.iscoroutinefunction(function) or inspect.isgeneratorfunction(function) or inspect.isasyncgenfunction(function):
+        raise OpError(f"{where}: pb.op decorates a plain function that returns its output; this one is written with async or yield.")
+    static, mutates, linear = (names_in(where, option, given) for option, given in (("static", static), ("mutates", mutates), ("linear", linear)))
+    params = params_of(function, static)
     for option, given in (("mutates", mutates), ("linear", linear)):
         for argument in given:
             if argument not in {param.name for param in params}:
                 raise OpError(f"{where}: {option} names {argument!r}, which is no argument.")
+    for argument in linear:
+        if argument in static:
+            raise OpError(f"{where}: linear names {argument!r}, which is static, so that it has no derivative. Take it out of one of them.")
+    for option, flag in (("elementwise", elementwise), ("opaque", opaque)):
+        if not isinstance(flag, bool):
+            raise OpError(f"{where}: {option} must be True or False, got {flag!r}.")
     if remember not in ("arguments", "all"):
         raise OpError(f'{where}: remember must be "arguments" or "all", got {remember!r}.')
     if autocast is not None and autocast != "inputs" and not isinstance(autocast, torch.dtype):

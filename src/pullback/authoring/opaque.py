@@ -11,7 +11,7 @@ from typing import Any
 import torch
 
 from .. import _compat
-from .errors import OpError
+from .errors import OpError, place_of
 from .keeping import Kept
 from .rules import Definition
 from .structure import build, flatten
@@ -52,9 +52,10 @@ class Opaque:
             return "SymInt[]"
         if isinstance(arg, (tuple, list)) and all(isinstance(item, float) for item in arg):
             return "float[]"
+        where = f"{self.definition.name} ({self.definition.place})"
         raise OpError(
-            f"{self.definition.name} ({self.definition.place}) is opaque, and its argument {name!r} is a {type(arg).__name__}: an opaque op "
-            "takes tensors, containers of tensors, None, numbers, strings, dtypes, devices and lists of ints or floats."
+            f"{where} is opaque, and its argument {self.definition.shown(name)!r} is a {type(arg).__name__}: an opaque op takes tensors, "
+            "containers of tensors, None, numbers, strings, dtypes, devices and lists of ints or floats."
         )
 
     def define(self, kinds: tuple[str, ...], spec: Any, count: int) -> Callable[..., Any]:
@@ -202,7 +203,13 @@ def batched_body(definition: Definition, body: Callable[..., Any]) -> Callable[.
         @staticmethod
         def vmap(info: Any, in_dims: Any, *args: Any) -> Any:
             leaves: list[Any] = []
-            out, dims = rule(info, in_dims, args)
+            found = rule(info, in_dims, args)
+            if type(found) is not tuple or len(found) != 2:
+                raise OpError(
+                    f"{definition.name}.vmap ({place_of(definition.vmap)}) must return (out, out_dims), the batched output and where its batch "
+                    f"dimension is; got a {type(found).__name__}."
+                )
+            out, dims = found
             spec, kept = flatten_kept(out, leaves)
             structure[0] = (spec, kept)
             return tuple(leaves), _dims_of(dims, spec, len(leaves))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
-from .rules import Definition, Rule, order_of
+from .rules import RENAMED, Definition, Rule, order_of
 
 # What generated code calls its own things; an argument of such a name is written `arg_name`.
 _OWN = (
@@ -17,7 +17,7 @@ _OWN = (
     "to_graph transform transforms tuple type unaliased under unkeep unpack wanted_ y "
 )
 OWN_NAMES = frozenset(_OWN.split())
-OWN_PREFIXES = ("grad_", "part_", "vjp_")
+OWN_PREFIXES = ("grad_", "part_", "vjp_", RENAMED)
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,9 @@ class Residual:
 
 def rename(definition: Definition) -> Definition:
     """Return `definition` with names that generated code uses itself written differently."""
-    names = {name: f"arg_{name}" if name in OWN_NAMES or name.startswith(OWN_PREFIXES) else name for name in (*definition.names, *definition.kept)}
+    names = {
+        name: f"{RENAMED}{name}" if name in OWN_NAMES or name.startswith(OWN_PREFIXES) else name for name in (*definition.names, *definition.kept)
+    }
     if all(name == new for name, new in names.items()):
         return definition
 

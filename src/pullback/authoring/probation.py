@@ -26,7 +26,7 @@ class Probation:
         self.names = names
         fast = _compat.c_apply(eager)
         untouched = [i for i, param in enumerate(definition.params) if param.name not in definition.mutates]
-        check_shapes = names["check_shapes"]
+        check_shapes, complex_gradient = names["check_shapes"], names["complex_gradient"]
 
         def forward(ctx: Any, *args: Any) -> Any:
             watched = [(i, args[i], args[i]._version) for i in untouched if isinstance(args[i], Tensor) and not args[i].is_inference()]
@@ -35,14 +35,19 @@ class Probation:
                 if arg._version != version:
                     name = definition.names[i]
                     raise OpError(
-                        f"{definition.name} ({definition.place}) changes its argument {name!r} in place, but does not say so. Declare "
-                        f'@pb.op(mutates=("{name}",)), or work on a copy.'
+                        f"{definition.name} ({definition.place}) changes its argument {definition.shown(name)!r} in place, but does not say so. "
+                        f'Declare @pb.op(mutates=("{definition.argument(name)}",)), or work on a copy.'
                     )
             ctx.shapes = tuple([arg.shape if isinstance(arg, Tensor) else None for arg in args])
+            ctx.real = tuple([isinstance(arg, Tensor) and not arg.is_complex() for arg in args])
             return result
 
         def backward(ctx: Any, *dys: Any) -> Any:
-            return check_shapes(ctx.shapes, eager.backward(ctx, *dys))
+            grads = check_shapes(ctx.shapes, eager.backward(ctx, *dys))
+            for i, grad in enumerate(grads if isinstance(grads, tuple) else (grads,)):
+                if ctx.real[i] and grad is not None and grad.is_complex():
+                    raise complex_gradient(i)
+            return grads
 
         forward.__wrapped__, backward.__wrapped__ = eager.forward, eager.backward  # type: ignore[attr-defined]
         body = {"forward": staticmethod(forward), "backward": staticmethod(backward), "__module__": eager.__module__}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import inspect
 import textwrap
 import typing
@@ -14,8 +15,10 @@ from typing import Any, Literal
 import torch
 
 from .errors import OpError, Place, did_you_mean, listed, place_of
+from .keeping import keep
 
 Certainty = Literal["tensor", "optional", "any"]
+RENAMED = "arg_"
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +36,14 @@ class Param:
     static: bool = False
     certain: Certainty = "tensor"
     variadic: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Leaf:
+    """A tensor inside a container: the argument that is the container, and how the tensor is written in Python."""
+
+    argument: str
+    shown: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +84,8 @@ class Rule:
     @property
     def title(self) -> str:
         """How tracebacks and profiles name it: ``w`` or ``x, weight of z``."""
-        names = ", ".join(self.targets)
-        return f"{names} of {self.of}" if self.of else names
+        names = ", ".join(map(plain_name, self.targets))
+        return f"{names} of {plain_name(self.of)}" if self.of else names
 
 
 @dataclass(slots=True)
@@ -106,6 +117,7 @@ class Definition:
     kernels: dict[str, Callable[..., Any]] = field(default_factory=dict)
     made: Literal["surrogate", "recompute"] | None = None
     flat: bool = False
+    spread: Mapping[str, Leaf] = field(default_factory=dict)
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -143,6 +155,19 @@ class Definition:
 
     def param(self, name: str) -> Param:
         return next(param for param in self.params if param.name == name)
+
+    def shown(self, name: str) -> str:
+        """An argument as its author writes it, also where generated code calls it differently: ``params['k']``."""
+        return self.spread[name].shown if name in self.spread else plain_name(name)
+
+    def argument(self, name: str) -> str:
+        """The argument of the author's signature that `name` is, or is a leaf of."""
+        return self.spread[name].argument if name in self.spread else plain_name(name)
+
+
+def plain_name(name: str) -> str:
+    """The author's name of an argument that generated code calls differently."""
+    return name.removeprefix(RENAMED)
 
 
 def params_of(function: FunctionType, static: Sequence[str]) -> tuple[Param, ...]:
@@ -229,7 +254,16 @@ def kept_names(function: FunctionType) -> tuple[str, ...]:
 def _is_keep(node: ast.expr, function: FunctionType) -> bool:
     if isinstance(node, ast.Attribute):
         return node.attr == "keep"
-    return isinstance(node, ast.Name) and (node.id == "keep" or getattr(function.__globals__.get(node.id), "__name__", "") == "keep")
+    return isinstance(node, ast.Name) and (node.id == "keep" or _value_of(node.id, function) is keep)
+
+
+def _value_of(name: str, function: FunctionType) -> Any:
+    """What `name` stands for in the body of `function`, as far as it is known before a call."""
+    if name in function.__code__.co_freevars:
+        cell = (function.__closure__ or ())[function.__code__.co_freevars.index(name)]
+        with contextlib.suppress(ValueError):  # a cell that is still empty
+            return cell.cell_contents
+    return function.__globals__.get(name)
 
 
 def _possible_names(function: FunctionType) -> tuple[str, ...]:
@@ -238,83 +272,6 @@ def _possible_names(function: FunctionType) -> tuple[str, ...]:
         return ()
     keywords = [constant for constant in code.co_consts if isinstance(constant, tuple) and all(isinstance(item, str) for item in constant)]
     return tuple(dict.fromkeys(name for names in keywords for name in names))
-
-
-def make_rule(definition: Definition, targets: tuple[str, ...], function: Callable[..., Any], *, of: str | None, **options: Any) -> Rule:
-    """Read a rule from its parameter names.
-
-    Raises:
-        OpError: for every mistake that can be told before the op runs.
-    """
-    place = place_of(function)
-    where = f"{definition.name}.vjp{list(targets)} ({place})".replace("'", "")
-    _check_targets(definition, targets, of, where)
-    parameters = list(inspect.signature(function).parameters.values())
-    if not parameters:
-        raise OpError(f"{where}: a rule takes the cotangent first, for example `def _(dy):`; this one takes nothing.")
-    if any(p.kind in (p.VAR_KEYWORD, p.VAR_POSITIONAL) for p in parameters):
-        raise OpError(f"{where}: a rule names what it needs; *args and **kwargs are refused.")
-    cotangent = parameters[0].name
-    if cotangent in (*definition.names, *definition.kept, definition.out):
-        raise OpError(
-            f"{where}: the first parameter of a rule is the cotangent, but {cotangent!r} is also the name of "
-            f"{'the output' if cotangent == definition.out else 'an argument' if cotangent in definition.names else 'a kept value'}. "
-            f"Write `def _(dy, {', '.join(p.name for p in parameters)})`, or call the cotangent something else."
-        )
-    residuals = tuple(p.name for p in parameters[1:] if p.name != definition.wanted)
-    _check_residuals(definition, residuals, where)
-    wanted = definition.wanted if any(p.name == definition.wanted for p in parameters[1:]) else None
-    keeps = {name: tuple(value) for name, value in (options.pop("keeps", None) or {}).items()}
-    for name, value in keeps.items():
-        if name not in targets:
-            raise OpError(f"{where}: keeps names {name!r}, which is not among the rule's arguments {listed(targets)}.{did_you_mean(name, targets)}")
-        for residual in value:
-            if residual not in residuals:
-                raise OpError(f"{where}: keeps says that {name!r} needs {residual!r}, but the rule does not name it; it names {listed(residuals)}.")
-    if options.get("undefined", "zeros") not in ("zeros", "none"):
-        raise OpError(f'{where}: undefined must be "zeros" or "none", got {options["undefined"]!r}.')
-    rule = Rule(targets, of, function, residuals, place, wanted, keeps=keeps, **options)
-    for other in definition.rules:
-        for target in targets:
-            if target in other.targets and other.of == of:
-                raise OpError(f"{where}: {target!r} already has a rule at {other.place}. An argument has one rule for each cotangent.")
-    return rule
-
-
-def _check_targets(definition: Definition, targets: tuple[str, ...], of: str | None, where: str) -> None:
-    if not targets:
-        raise OpError(f'{where}: name the argument whose gradient the rule returns, for example @{definition.name}.vjp("{definition.names[0]}").')
-    known = (*definition.names, *definition.kept)
-    for target in targets:
-        if not isinstance(target, str) or target not in known:
-            raise OpError(
-                f"{where}: {definition.name} has no argument or kept value {target!r}; it has the arguments {listed(definition.names)}"
-                + (f" and keeps {listed(definition.kept)}." if definition.kept else ".")
-                + did_you_mean(str(target), known)
-            )
-        if target in definition.names and definition.param(target).static:
-            raise OpError(f"{where}: {target!r} is static, so it has no gradient. Take it out of static=, or drop the rule.")
-    if of is not None and of not in definition.kept:
-        raise OpError(
-            f"{where}: of={of!r} must be a kept value; {definition.name} keeps {listed(definition.kept)}.{did_you_mean(of, definition.kept)}"
-        )
-    if of is not None and of in targets:
-        raise OpError(f"{where}: {of!r} cannot be computed from its own cotangent.")
-
-
-def _check_residuals(definition: Definition, residuals: tuple[str, ...], where: str) -> None:
-    known = (*definition.names, *definition.kept, definition.out, definition.wanted)
-    for name in residuals:
-        if name in definition.mutates:
-            raise OpError(
-                f"{where}: {name!r} is changed in place by the forward, so its old value is gone. "
-                f"Name {definition.out!r} instead, or keep what is needed with pb.keep."
-            )
-        if name not in known:
-            raise OpError(
-                f"{where}: the rule names {name!r}, which is not there. It may name the arguments {listed(definition.names)}, "
-                f"the kept values {listed(definition.kept)}, the output {definition.out!r} and {definition.wanted!r}.{did_you_mean(name, known)}"
-            )
 
 
 def order_of(definition: Definition) -> tuple[Rule, ...]:

@@ -9,8 +9,8 @@ from typing import Any
 import torch
 
 from .errors import OpError
-from .rules import Definition, Param, Rule
-from .structure import LEAF, build, count, describe, flatten
+from .rules import Definition, Leaf, Param, Rule
+from .structure import LEAF, build, count, describe, flatten, paths
 
 Tensor = torch.Tensor
 
@@ -32,10 +32,14 @@ def flat_definition(definition: Definition, key: tuple[Any, ...]) -> Definition:
         for name, is_tensor in zip(groups[param.name], flags, strict=True)
     )
     shape = Shape(groups, specs)
+    spread = {
+        leaf: Leaf(name, path) for name, leaves in groups.items() for leaf, path in zip(leaves, paths(name, specs[name]), strict=True) if leaf != name
+    }
     return replace(
         definition,
         params=params,
         flat=True,
+        spread=spread,
         body=shape.regroup(definition.body, definition.names),
         rules=[made for made in [_flat_rule(definition, rule, shape) for rule in definition.rules] if made.targets],
         surrogate=definition.surrogate and shape.regroup(definition.surrogate, definition.names),

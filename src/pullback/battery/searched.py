@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ..authoring.keeping import Sample
 from ..capture.calls import resolve_target
 from ..capture.case import Case
-from ..declare import Declaration
+from ..declare import Declaration, DeclarationError
 from ..report import codes
 from ..report.clean import clean
 from ..report.finding import CheckRun, Evidence, Finding
@@ -40,9 +41,19 @@ def searched_cases(target: Any, declaration: Declaration, seed: int) -> tuple[li
 
 
 def _sampled(target: Any, declaration: Declaration) -> list[Case]:
-    samples = declaration.samples
-    drawn = list(samples()) if samples is not None else []
-    return [d if isinstance(d, Case) else Case(target, tuple(d.args), dict(d.kwargs), declaration, origin="case") for d in drawn]
+    drawn = (declaration.samples() if declaration.samples is not None else None) or ()
+    return [_as_case(target, declaration, item) for item in drawn]
+
+
+def _as_case(target: Any, declaration: Declaration, item: Any) -> Case:
+    if isinstance(item, Case):
+        return item
+    if isinstance(item, tuple):
+        return Case(target, item, {}, declaration, origin="case")
+    if isinstance(item, Sample):
+        return Case(target, item.args, dict(item.kwargs), declaration, origin="case")
+    name = resolve_target(target).name
+    raise DeclarationError(f"the samples of {name} yielded a {type(item).__name__}; they must yield pb.sample(*arguments) or a tuple of arguments")
 
 
 def _over(base: Declaration, own: Declaration) -> Declaration:
