@@ -62,3 +62,48 @@ def x(*shape, dtype=torch.float64):
 
 kills = [pb.case(Shuffles, x(8, 4, dtype=torch.float32), x(dtype=torch.float32)), pb.case(OwnSeed, x(40))]
 spares = [pb.case(Fixed, x(8, 4), x()), pb.case(Draws, x(40))]
+
+
+class Crops(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, start, length):
+        ctx.shape, ctx.where = x.shape, slice(start, start + length)
+        return x[:, ctx.where] * 2
+
+    @staticmethod
+    def backward(ctx, dy):
+        grad = dy.new_zeros(ctx.shape)
+        grad[:, ctx.where] = 2 * dy
+        return grad, None, None
+
+
+class CropsIntoNewMemory(Crops):
+    """What lies outside of the window is whatever was in memory: zeros, as long as the pages are fresh."""
+
+    @staticmethod
+    def backward(ctx, dy):
+        grad = dy.new_empty(ctx.shape)
+        grad[:, ctx.where] = 2 * dy
+        return grad, None, None
+
+
+class WritesAllOfNewMemory(Crops):
+    @staticmethod
+    def forward(ctx, x, start, length):
+        ctx.shape, ctx.where = x.shape, slice(start, start + length)
+        out = torch.empty_like(x)
+        torch.mul(x, 2, out=out)
+        return out[:, ctx.where].clone()
+
+    @staticmethod
+    def backward(ctx, dy):
+        grad, column = dy.new_empty(ctx.shape), dy.new_empty((ctx.shape[1], 1))
+        torch.addmm(grad, dy, dy.new_zeros((dy.shape[1], ctx.shape[1])), beta=0, out=grad)
+        grad[:, ctx.where] += 2 * dy
+        column[:] = 1
+        return grad * column.t(), None, None
+
+
+kills += [pb.case(CropsIntoNewMemory, x(3, 6), 1, 3)]
+spares += [pb.case(Crops, x(3, 6), 1, 3), pb.case(WritesAllOfNewMemory, x(3, 6), 1, 3)]
+unsteady = ["CropsIntoNewMemory"]

@@ -12,6 +12,7 @@ from ..base import Check
 from ..evaluate import Evaluator, Outcome, UserCodeError, copy_tensor, random_like
 from ..larger import grown
 from ..probe import Probe, gradient_name, same
+from ..unwritten import Unwritten, unwritten_memory
 
 REPEATS = 6
 ELEMENTS = 1024
@@ -19,7 +20,7 @@ SPREAD = (1e-6, 1e-3, 1.0, 1e3, 1e6)
 
 
 class Nondeterministic(Check):
-    """The same inputs and the same random state give different bits.
+    """The same inputs and the same random state give different bits, or bits that nobody wrote.
 
     Why it matters:
         Runs cannot be repeated, and a difference between two runs cannot be told from a fault. Where forward does not repeat, gradients cannot be
@@ -27,16 +28,20 @@ class Nondeterministic(Check):
 
     How it is measured:
         Six repeats of forward and backward with random states held, at the given inputs and with the rows repeated to a thousand elements where that
-        is fast, for grad_outputs of very different size: a changed order of summation shows there first.
+        is fast, for grad_outputs of very different size: a changed order of summation shows there first. One more pass runs while torch fills new
+        memory with NaN: what comes out as NaN only then is a part of a buffer that was never written (an error in a gradient, since fresh memory is
+        often zero and the fault then sleeps; a warning in an output).
 
     Example:
-        Atomic additions; a sum over a set of objects; a random generator that is seeded from the clock.
+        Atomic additions; a sum over a set of objects; a random generator that is seeded from the clock; ``grad = torch.empty_like(x)`` of which the
+        kernel writes only the rows that some index names.
 
     Instead:
-        Reduce in a fixed order; where speed matters more, say so and honour ``torch.use_deterministic_algorithms``.
+        Reduce in a fixed order; where speed matters more, say so and honour ``torch.use_deterministic_algorithms``. Start from ``torch.zeros_like``
+        what is not written as a whole.
 
     Limits:
-        A kernel whose order changes rarely may repeat six times.
+        A kernel whose order changes rarely may repeat six times. Memory that does not come from torch's allocator (numpy, ctypes) is not filled.
     """
 
     code = "PB618"
@@ -45,6 +50,10 @@ class Nondeterministic(Check):
     needs = ("backward",)
 
     def run(self, probe: Probe) -> Iterator[Finding]:
+        unwritten = unwritten_memory(probe, probe.native)
+        if unwritten:
+            yield from (self._unwritten(probe, found) for found in unwritten)
+            return
         for evaluator, where in (
             (probe.native, "at the given inputs"),
             (grown(probe.native, ELEMENTS), "with the rows repeated"),
@@ -58,6 +67,23 @@ class Nondeterministic(Check):
             if found is not None:
                 yield self._varies(probe, where, *found)
                 return
+
+    def _unwritten(self, probe: Probe, found: Unwritten) -> Finding:
+        gradient = found.kind == "gradient"
+        name = probe.backward_name if gradient else probe.target.name
+        return self.finding(
+            probe,
+            f"{name} returns memory that was never written, in {found.name}",
+            severity="error" if gradient and not probe.case.invented else "warning",
+            location=probe.backward_location if gradient else probe.forward_location,
+            evidence=[
+                Evidence(f"{found.name} while torch fills new memory with NaN", f"{found.entries} of {found.of} entries are NaN", "the same numbers")
+            ],
+            cause="a buffer made by torch.empty, new_empty or empty_like is written in part only",
+            certain=True,
+            fix="Start from zeros (torch.zeros_like, new_zeros), or write every entry.",
+            path=found.path if gradient else None,
+        )
 
     def _varies(self, probe: Probe, where: str, what: str, gap: float) -> Finding:
         forward = not what.startswith("grad")
