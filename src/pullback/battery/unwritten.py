@@ -6,7 +6,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
@@ -39,19 +39,20 @@ class Unwritten:
 @contextmanager
 def new_memory_is_nan() -> Iterator[None]:
     """Let torch fill the memory of torch.empty, new_empty, empty_like and resize_ with NaN (the largest number, for integers)."""
+    setting: Any = torch.utils.deterministic
     before = (
-        torch.utils.deterministic.fill_uninitialized_memory,
+        setting.fill_uninitialized_memory,
         torch.are_deterministic_algorithms_enabled(),
         torch.is_deterministic_algorithms_warn_only_enabled(),
     )
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.utils.deterministic.fill_uninitialized_memory = True
+        setting.fill_uninitialized_memory = True
         _compat.use_deterministic_algorithms(True, warn_only=True)
         try:
             yield
         finally:
-            torch.utils.deterministic.fill_uninitialized_memory = before[0]
+            setting.fill_uninitialized_memory = before[0]
             _compat.use_deterministic_algorithms(before[1], warn_only=before[2])
 
 
