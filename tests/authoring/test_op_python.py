@@ -19,6 +19,7 @@ import torch
 from authoring_zoo import ZOO, gather_pow, linear_gelu, muladd, swish, weighted_sum
 
 import pullback as pb
+from pullback.authoring.plan import alias_of
 
 # dynamo itself makes an instance of Function for every Function that it traces
 pytestmark = pytest.mark.filterwarnings("ignore:.*should not be instantiated:DeprecationWarning")
@@ -365,3 +366,45 @@ def test_hints_may_be_callables_with_arguments():
     x = torch.ones(2, requires_grad=True)
     seen(x, lambda name, value: None).sum().backward()
     assert x.grad.tolist() == [2.0, 2.0]
+
+
+NAMES = "apply body unpack Tensor type isinstance push dual transforms final_pullback_op vjp_0 y class".split()
+
+
+@pytest.mark.parametrize("name", [*NAMES, "2d conv"])
+def test_an_op_may_have_the_name_of_a_generated_thing(name):
+    @pb.op(name=name)
+    def f(x, w):
+        return x * w
+
+    f.vjp("x")(lambda dy, w: dy * w)
+    x, w = torch.arange(3.0, requires_grad=True), torch.full((3,), 2.0)
+    f(x, w).sum().backward()
+    assert x.grad is not None
+    assert torch.equal(x.grad, w)
+    assert torch.equal(torch.func.grad(lambda x: f(x, w).sum())(x.detach()), w)
+    with torch.autocast("cpu", torch.bfloat16):
+        assert f(x, w).grad_fn is not None
+
+
+def test_generated_modules_hold_nothing_that_an_op_could_replace():
+    @pb.op
+    def plain(x):
+        return x * 2
+
+    @pb.op(autocast="inputs")
+    def surrogated(x, w):
+        return x * w
+
+    @pb.op
+    def keeps(xs, x):
+        return pb.keep(xs[0] * x, k=x)
+
+    plain.vjp("x")(lambda dy: 2 * dy)
+    plain.inference(lambda x: x + x)
+    surrogated.surrogate(lambda x, w: x + w)
+    keeps.vjp("x")(lambda dy, k: dy * k)
+    for op in (plain, surrogated, keeps):
+        for name in vars(sys.modules[op.__globals__["__name__"]]):
+            own = name.startswith((op.__name__, "__")) or "pullback" in name.lower()
+            assert own or alias_of(name) != name, f"an op called {name} would replace it"

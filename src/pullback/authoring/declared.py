@@ -16,12 +16,14 @@ from .errors import OpError, Place, place_of
 from .explain import explanation
 from .keeping import Kept
 from .making import check_jvp, check_takes, device_type, make_rule
+from .plan import alias_of
 from .rules import Definition, Rule, positional
 from .runtime import out_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 RULES = "__pullback_rules__"
 FLAGS = "__pullback_flags__"
+FINAL = "final_pullback_op"
 
 
 class RuleDecorator:
@@ -60,19 +62,19 @@ class Declared:
 
     def _stub(self, function: FunctionType) -> FunctionType:
         """A function with the op's signature that builds the op when it is called, and is the op from then on."""
-        alias = function.__name__ if function.__name__.isidentifier() else "lambda_op"
+        alias = alias_of(function.__name__)
         names = self.module.__dict__
-        names["build_op"] = _compat.constant_result(lambda: self.build())
-        names["final_op"] = None
-        names["Kept"], names["refuse_output"] = Kept, self._refuse_output
+        names["build_pullback_op"] = _compat.constant_result(lambda: self.build())
+        names[FINAL] = None
+        names["PullbackKept"], names["refuse_pullback_out"] = Kept, self._refuse_output
         arguments = ", ".join(_passed(function))
         lines = (
             f"def {alias}({self.signature}):",
-            "    build_op()",
-            f"    first_out = final_op({arguments})",
-            "    if first_out is None or type(first_out) is Kept:",
-            "        refuse_output(first_out)",
-            "    return first_out",
+            "    build_pullback_op()",
+            f"    pullback_out = {FINAL}({arguments})",
+            "    if pullback_out is None or pullback_out.__class__ is PullbackKept:",
+            "        refuse_pullback_out(pullback_out)",
+            "    return pullback_out",
         )
         run_source(self.module, "\n".join(lines) + "\n", f"<{self.module.__name__}, first call>")
         stub: FunctionType = names.pop(alias)
@@ -107,7 +109,7 @@ class Declared:
             else:
                 built = Built(definition, self.module, self.signature)
                 final = built.call
-            self.module.__dict__["final_op"] = final
+            self.module.__dict__[FINAL] = final
             if built is not None:
                 self.function.__code__ = final.__code__.replace(co_name=self.function.__name__, co_qualname=self.function.__qualname__)  # type: ignore[attr-defined]
                 final.__defaults__, final.__kwdefaults__ = self.function.__defaults__, self.function.__kwdefaults__  # type: ignore[attr-defined]
@@ -141,7 +143,7 @@ class Declared:
         return self.built
 
     def _open(self, what: str, function: Callable[..., Any]) -> None:
-        if self.built is not None or self.module.__dict__["final_op"] is not None:
+        if self.built is not None or self.module.__dict__[FINAL] is not None:
             raise OpError(
                 f"{self.definition.name}.{what} ({place_of(function)}): {self.definition.name} ({self.definition.place}) has been called already, "
                 "and its rules are fixed from the first call on. Move the rule before it."

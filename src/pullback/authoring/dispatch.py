@@ -21,6 +21,7 @@ from .generate import Writer, signature_text
 from .guards import complex_gradient_of, refusal_of_order, refuse_gradient, returner, several_of, shape_checker, unkeeper
 from .opaque import batched_body, call_opaque
 from .packed import UNPACKED, packable, packed_function
+from .plan import alias_of
 from .probation import Probation
 from .rules import Definition, Param, Rule
 
@@ -88,7 +89,7 @@ class Built:
 
     def __init__(self, definition: Definition, module: types.ModuleType, signature: str | None = None) -> None:
         self.module = module
-        self.alias = alias = re.sub(r"\W", "_", definition.name)
+        self.alias = alias = alias_of(definition.name)
         self.declared = definition
         self.body = forward_of(definition, module)
         self.definition = definition = with_automatic_rule(definition, self.body)

@@ -176,6 +176,8 @@ def _make(
         raise OpError(f'{where}: autocast must be None, a dtype or "inputs", got {autocast!r}.')
     if reference is not None and not callable(reference):
         raise OpError(f"{where}: reference must be a function of the same arguments, got {reference!r}.")
+    if name is not None and not (isinstance(name, str) and name):
+        raise OpError(f"{where}: name must be a string that is not empty, got {name!r}.")
     definition = Definition(
         name=name or function.__name__.replace("<lambda>", "lambda_op"),
         module=function.__module__,

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import keyword
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
@@ -18,6 +20,16 @@ _OWN = (
 )
 OWN_NAMES = frozenset(_OWN.split())
 OWN_PREFIXES = ("grad_", "part_", "vjp_", RENAMED)
+
+# What else is in an op's module: an op of such a name is written `op_name` there.
+_BESIDE = frozenset(["complex_gradient", "declared", "defined_at", "random_state_of", "full"])
+
+
+def alias_of(name: str) -> str:
+    """The identifier that stands for an op called `name` in its generated module."""
+    plain = re.sub(r"\W", "_", name)
+    taken = keyword.iskeyword(plain) or plain in OWN_NAMES or plain in _BESIDE or plain.startswith(OWN_PREFIXES)
+    return plain if plain.isidentifier() and not taken else f"op_{plain}"
 
 
 @dataclass(frozen=True, slots=True)
