@@ -368,7 +368,7 @@ def test_hints_may_be_callables_with_arguments():
     assert x.grad.tolist() == [2.0, 2.0]
 
 
-NAMES = "apply body unpack Tensor type isinstance push dual transforms final_pullback_op vjp_0 y class".split()
+NAMES = ["apply", "body", "unpack", "Tensor", "type", "isinstance", "push", "dual", "transforms", "final_pullback_op", "vjp_0", "y", "class"]
 
 
 @pytest.mark.parametrize("name", [*NAMES, "2d conv"])
