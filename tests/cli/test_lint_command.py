@@ -51,7 +51,7 @@ def test_findings_are_listed_with_the_place_and_a_summary():
     assert result.exit_code == 1
     assert "PB118 method-not-called" in result.stdout
     assert "ops.py:13" in result.stdout
-    assert result.stdout.splitlines()[-1] == "1 Function in 1 file · 2 can be mended with --fix"
+    assert result.stdout.splitlines()[-1] == "1 Function in 1 file · 2 can be mended with --fix · 1 more with --fix --unsafe-fixes"
 
 
 def test_the_current_folder_is_the_default():
@@ -190,3 +190,26 @@ def test_a_wrong_setting_is_an_error(folder: Path, text: str, part: str):
     result = lint("ops.py")
     assert result.exit_code == 2
     assert part in " ".join(result.stderr.split())
+
+
+def test_a_selection_without_lint_rules_is_an_error():
+    result = lint("--select", "PB501,PB604", "ops.py")
+    assert result.exit_code == 2
+    assert "no lint rule is left to run: PB501, PB604 cannot be read off the source; pullback check finds them" in result.stderr
+    assert "all are ignored" in lint("--select", "PB101", "--ignore", "PB101", "ops.py").stderr
+    assert lint("--select", "PB501,PB101", "ops.py").exit_code == 1
+
+
+def test_unsafe_fixes_are_counted_apart(folder: Path):
+    (folder / "ops.py").write_text(SOURCE.replace("(ctx, x, k)", "(ctx, x, k, more)").replace("return g.mul_(ctx.k)", "return g * ctx.k, None"))
+    assert "with --fix --unsafe-fixes" in lint("ops.py", "--select", "PB109").stdout
+    assert "more with --fix --unsafe-fixes" in lint("ops.py").stdout
+
+
+def test_facts_leave_out_excluded_files(folder: Path):
+    (folder / "vendor").mkdir()
+    (folder / "vendor" / "theirs.py").write_text(SOURCE.replace("Op", "Theirs"))
+    (folder / "pyproject.toml").write_text('[tool.pullback.lint]\nexclude = ["vendor"]\n')
+    shown = lint("--facts", ".").stdout
+    assert "Op   ops.py:4" in shown
+    assert "Theirs" not in shown

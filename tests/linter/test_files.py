@@ -89,6 +89,13 @@ def test_symlink_loops_end(tmp_path: Path):
     assert sorted(f.code for f in report.findings) == ["PB001", "PB001", FOUND]
 
 
+@pytest.mark.skipif(not hasattr(os, "mkfifo"), reason="no named pipes on this system")
+def test_pipes_in_a_folder_are_left_alone(tmp_path: Path):
+    os.mkfifo(tmp_path / "pipe.py")
+    (tmp_path / "ops.py").touch()
+    assert [path.name for path in files([tmp_path])] == ["ops.py"]
+
+
 def test_folders_are_walked_once_without_what_is_no_source(tmp_path: Path):
     for name in ("a.py", ".venv/b.py", "__pycache__/c.py", "sub/d.py", "sub/e.txt", "build/f.py"):
         (tmp_path / name).parent.mkdir(exist_ok=True)

@@ -68,14 +68,14 @@ def lint(ctx: click.Context, paths: tuple[Path, ...], **given: Any) -> None:
     pullback lint --facts src/ops.py         the facts of each Function as a table
     """
     paths = paths or (Path("."),)
-    if given["facts"]:
-        ctx.exit(_show_facts(paths))
     try:
         path, table = configuration(Path.cwd())
         found = configured(path, table)
         chosen = settings(found, select=given["select"], extend=given["extend_select"], ignore=given["ignore"])
     except SettingError as error:
         raise click.UsageError(str(error)) from error
+    if given["facts"]:
+        ctx.exit(_show_facts(list(files(paths, chosen.exclude))))
     ctx.exit(_run(paths, chosen, found, given))
 
 
@@ -120,7 +120,9 @@ def _summary(report: Report, mended: int) -> str:
     parts += [f"{suppressed} suppressed"] if suppressed else []
     parts += [f"{mended} mended"] if mended else []
     fixable = sum(bool(f.edits) and all(e.safe for e in f.edits) for f in report.findings)
+    unsafe = sum(bool(f.edits) for f in report.findings) - fixable
     parts += [f"{fixable} can be mended with --fix"] if fixable else []
+    parts += [f"{unsafe}{' more' if fixable else ' can be mended'} with --fix --unsafe-fixes"] if unsafe else []
     return ("" if report.findings else "nothing found · ") + " · ".join(parts)
 
 
@@ -134,7 +136,7 @@ def _show_statistics(report: Report) -> None:
 
 def _show_facts(paths: Sequence[Path]) -> int:
     classes, failed = [], False
-    for path in files(paths):
+    for path in paths:
         try:
             classes += facts_of(path)
         except (Unreadable, OSError) as error:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fnmatch
 import os
+import stat
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -13,7 +14,7 @@ SKIPPED = frozenset(
 
 
 def files(paths: Sequence[Path], exclude: Sequence[str] = ()) -> Iterator[Path]:
-    """Yield Python files in a stable order, each once: files as given, folders through their content.
+    """Yield Python files in a stable order, each once: files as given, folders through their regular files.
 
     Args:
         paths: Files and folders. A file is taken whatever its name is.
@@ -34,8 +35,17 @@ def _walk(folder: Path, exclude: Sequence[str]) -> Iterator[Path]:
         folders[:] = sorted(f for f in folders if f not in SKIPPED and not excluded(Path(root, f), exclude))
         for name in sorted(names):
             path = Path(root, name)
-            if name.endswith((".py", ".pyi")) and not name.endswith(".pyi") and not excluded(path, exclude):
+            if name.endswith(".py") and not excluded(path, exclude) and not _blocks(path):
                 yield path
+
+
+def _blocks(path: Path) -> bool:
+    """Whether reading it may wait for ever, or never end: pipes, sockets and devices. What cannot be looked at is reported by who reads it."""
+    try:
+        mode = path.stat().st_mode
+    except OSError:
+        return False
+    return not stat.S_ISREG(mode)
 
 
 def excluded(path: Path, patterns: Sequence[str]) -> bool:

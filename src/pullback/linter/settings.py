@@ -55,14 +55,21 @@ def settings(found: Configured, *, select: frozenset[str], extend: frozenset[str
     """Return what the command line and the configuration together ask for; the command line's `select` replaces the file's.
 
     Raises:
-        SettingError: for an unknown code in the file.
+        SettingError: for an unknown code in the file, or if no rule is left to run.
     """
     chosen = select or _codes(found, "select") or default_codes()
     chosen = (chosen | extend | _codes(found, "extend-select")) - ignore - _codes(found, "ignore")
     per_file = tuple(
         (pattern, _resolve(found, f"per-file-ignores {pattern!r}", words)) for pattern, words in found.get("per-file-ignores", {}).items()
     )
-    return Settings(chosen & frozenset(all_rules()), per_file, tuple(found.get("exclude", ())), found.declared or {})
+    rules = chosen & frozenset(all_rules())
+    if not rules:
+        others = sorted(chosen)
+        named = ", ".join(others[:3]) + (" and others" if len(others) > 3 else "")
+        raise SettingError(
+            "no lint rule is left to run: " + (f"{named} cannot be read off the source; pullback check finds them" if others else "all are ignored")
+        )
+    return Settings(rules, per_file, tuple(found.get("exclude", ())), found.declared or {})
 
 
 def _codes(found: Configured, key: str) -> frozenset[str]:
