@@ -1,6 +1,7 @@
 """Write the reference from the sources: one page for each family of codes, one for the Python API, one for the commands."""
 
 import ast
+import functools
 import inspect
 import shutil
 import textwrap
@@ -12,6 +13,8 @@ import click
 
 import pullback
 from pullback.cli.main import main
+from pullback.linter.engine import all_rules
+from pullback.linter.rule import Rule
 from pullback.report.codes import FAMILIES, Code, registry
 
 
@@ -88,9 +91,28 @@ def family_page(family: str, title: str, codes: list[Code]) -> str:
 
 def code_section(code: Code) -> str:
     first, *sections = split_sections(code.doc)
-    parts = [f"({anchor(code)})=\n## {code.code} {code.name}", f"*{code.severity}.* {first[1]}"]
+    rule = lint_rules().get(code.code)
+    head = code.severity if rule is None or rule.default else f"{code.severity}, off by default"
+    parts = [f"({anchor(code)})=\n## {code.code} {code.name}", f"*{head}.* {first[1]}"]
     parts += [f"**{name}**\n\n{as_markdown(body)}" for name, body in sections]
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, *(rule_examples(rule) if rule is not None else ())])
+
+
+@functools.cache
+def lint_rules() -> dict[str, Rule]:
+    return all_rules()
+
+
+def rule_examples(rule: Rule) -> Iterator[str]:
+    """Yield the code that a lint rule is tested with: what it finds something in, what not, and what its fix makes of the first."""
+    command = "`--fix`" if rule.safe else "`--fix --unsafe-fixes`"
+    yield f"**Found in**\n\n{fenced(rule.bad.strip())}"
+    if rule.fixed == rule.good:
+        yield f"**Not found in**, and what {command} makes of it\n\n{fenced(rule.good.strip())}"
+        return
+    yield f"**Not found in**\n\n{fenced(rule.good.strip())}"
+    if rule.fixed:
+        yield f"**After** {command}\n\n{fenced(rule.fixed.strip())}"
 
 
 def anchor(code: Code) -> str:

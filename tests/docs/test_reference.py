@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import pullback
+from pullback.linter.engine import all_rules
 from pullback.report.codes import registry
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -63,3 +64,13 @@ def test_writing_empties_the_folder_first(generate, tmp_path):
     (tmp_path / "gone.md").write_text("stale")
     generate.write(tmp_path)
     assert {path.name for path in tmp_path.iterdir()} == set(generate.pages())
+
+
+def test_every_lint_rule_shows_its_code(generate):
+    pages = generate.pages()
+    for code, rule in all_rules().items():
+        section = pages[f"pb{code[2]}.md"].partition(f"## {code} ")[2].partition("\n## ")[0]
+        for shown in filter(None, (rule.bad, rule.good, rule.fixed)):
+            assert f"```python\n{shown.strip()}\n```" in section, code
+        assert ("off by default" in section.partition("**")[0]) is not rule.default, code
+        assert ("`--fix" in section) is bool(rule.fixed), code
