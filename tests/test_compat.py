@@ -297,14 +297,14 @@ def test_after_backward_comes_after_every_gradient():
     x = torch.ones(3, requires_grad=True)
     y = x * 2
     seen = []
-    y.register_hook(lambda gradient: _compat.after_backward(lambda: seen.append(x.grad)))
+    y.register_hook(lambda gradient: _compat.after_backward()(lambda: seen.append(x.grad)))
     y.sum().backward()
     assert seen[0] is x.grad
 
 
 def test_flattened_and_norms_are_those_of_the_tensors():
     tensors = [torch.arange(6.0).view(2, 3).t(), torch.tensor(3.0)]
-    assert _compat.flattened(tensors).tolist() == [0.0, 3.0, 1.0, 4.0, 2.0, 5.0, 3.0]
+    assert _compat.flattened()(tensors).tolist() == [0.0, 3.0, 1.0, 4.0, 2.0, 5.0, 3.0]
     assert torch.stack(_compat.norms(tensors)).allclose(torch.tensor([55.0, 9.0]).sqrt())
 
 
@@ -319,8 +319,10 @@ def test_version_counts_writes():
     x = torch.ones(3)
     x.add_(1)
     assert _compat.version_of(x) == 1
+    assert _compat.versions_of([x, torch.ones(2)]) == [1, 0]
     with torch.inference_mode():
         assert _compat.version_of(torch.ones(2)) == 0
+        assert _compat.versions_of([x, torch.ones(2)]) == [1, 0]
 
 
 def test_allocations_are_seen_inside_of_operators(capfd):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import Any
@@ -526,25 +527,25 @@ def allocations(call: Any) -> list[int]:
     return [event.nbytes() for event in sorted(events, key=lambda event: event.start_ns())]
 
 
-def after_backward(callback: Callable[[], None]) -> None:
-    """Call `callback` when the backward that is running now has ended; callable from a hook on a tensor.
+def after_backward() -> Callable[[Callable[[], None]], None]:
+    """What calls a function when the backward that is running now has ended; callable from a hook on a tensor.
 
     Fallback: none; DDP and FSDP are built on it. Retire when the engine's queue_callback gets a public name.
     """
     from torch.autograd import Variable
 
-    Variable._execution_engine.queue_callback(callback)  # type: ignore[attr-defined]
+    return Variable._execution_engine.queue_callback  # type: ignore[attr-defined]
 
 
-def flattened(tensors: list[Any]) -> Any:
-    """One vector of the elements of dense tensors of one dtype.
+def flattened() -> Callable[[list[Any]], Any]:
+    """What makes one vector of the elements of dense tensors of one dtype.
 
     Fallback: torch.cat of flattened tensors, which takes several times as long. Retire when torch exports the C function.
     """
     import torch
 
     flatten = getattr(getattr(torch._C, "_nn", None), "flatten_dense_tensors", None)
-    return flatten(tensors) if flatten is not None else torch.cat([tensor.flatten() for tensor in tensors])
+    return flatten or (lambda tensors: torch.cat([tensor.flatten() for tensor in tensors]))
 
 
 def norms(tensors: list[Any]) -> list[Any]:
@@ -566,6 +567,9 @@ def made_by(node: Any) -> list[str]:
     return list(node.metadata.get("traceback_", ()))
 
 
+_VERSION = operator.attrgetter("_version")
+
+
 def version_of(tensor: Any) -> int:
     """How often a tensor's memory has been written in place; 0 for an inference tensor, which does not count.
 
@@ -575,6 +579,17 @@ def version_of(tensor: Any) -> int:
         return tensor._version
     except RuntimeError:
         return 0
+
+
+def versions_of(tensors: list[Any]) -> list[int]:
+    """`version_of` every tensor, in one call.
+
+    Fallback: none; documented but underscored. Retire when `Tensor._version` gets a public name.
+    """
+    try:
+        return list(map(_VERSION, tensors))
+    except RuntimeError:
+        return list(map(version_of, tensors))
 
 
 def on_gradient(tensor: Any, hook: Callable[[Any], None]) -> None:

@@ -521,3 +521,27 @@ def test_wrong_arguments_are_explained():
         pb.watch()
     with pytest.raises(ValueError, match="got -1"):
         pb.watch(nn.Linear(1, 1), every=-1)
+
+
+def test_norms_of_small_steps_are_measured_in_order_whatever_the_batch():
+    torch.manual_seed(0)
+    model = torch.nn.Linear(3, 2)
+    with pb.watch(model, every=0) as watched:
+        expected = []
+        for i in range(75):
+            model.zero_grad()
+            y = model(torch.randn(2 if i % 10 == 9 else 4, 3))
+            y.square().sum().backward()
+            expected.append((i + 1, torch.cat([p.grad.flatten() for p in model.parameters()]).norm().item(), y.detach().norm().item()))
+            if i == 20:
+                assert len(watched.steps) == 21
+    assert [(step.step, pytest.approx(step.gradient), pytest.approx(step.output)) for step in watched.steps] == expected
+    assert not watched.faults
+
+
+def test_infinities_of_both_signs_are_found_though_they_cancel():
+    model = torch.nn.Linear(2, 2, bias=False)
+    faults = []
+    with pb.watch(model, on_fault=faults.append):
+        model(torch.tensor([[math.inf, 1.0], [-math.inf, 1.0]])).sum().backward()
+    assert len(faults) == 1

@@ -8,7 +8,7 @@ import math
 import sys
 from collections import deque
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -22,27 +22,13 @@ from .places import calling_frame
 from .watch_calls import Call, Gradients, RandomState, kind_of, outputs_of, random_state
 from .watch_faults import Fault, shown
 from .watch_look import Look, Row
-from .watch_replay import is_busy, locate
+from .watch_replay import REPLAYS, locate
+from .watch_steps import Steps, StepStats
 from .watch_text import watch_section, watch_text
 
-KEPT_STEPS = 10_000
 WAITING_CALLS = 32
+_AFTER_BACKWARD = _compat.after_backward()
 LOCATED_FAULTS = 10
-
-
-@dataclass(frozen=True, slots=True)
-class StepStats:
-    """One step: forwards of the module up to the end of a backward.
-
-    Args:
-        step: Its number, from 1.
-        gradient: 2-norm of the gradients of all parameters, as the step left them; None where none has one.
-        output: 2-norm of what the module returned last.
-    """
-
-    step: int
-    gradient: float | None
-    output: float
 
 
 class Watch:
@@ -50,13 +36,12 @@ class Watch:
 
     Attributes:
         faults: Where NaN or Inf first appeared; once for each time that a step was in order before.
-        steps: The last 10,000 steps: norms of outputs and gradients.
         looks: For the steps that were looked at in full, what each submodule gave and received.
     """
 
     def __init__(self, modules: tuple[torch.nn.Module, ...], every: int, on_fault: Callable[[Fault], object]) -> None:
         self.faults: list[Fault] = []
-        self.steps: deque[StepStats] = deque(maxlen=KEPT_STEPS)
+        self._steps = Steps()
         self.looks: dict[int, tuple[Row, ...]] = {}
         self.names = [clean(type(module).__name__, limit=80) for module in modules]
         self.begun = 0
@@ -65,7 +50,13 @@ class Watch:
         self._arrived: list[Call] = []
         self._queued = self._ended = self._sick = False
         self._watched = [_Watched(self, module) for module in modules]
+        self._alone = self._watched[0].gradients if len(modules) == 1 else None
         self._look = Look(modules[0]) if every else None
+
+    @property
+    def steps(self) -> deque[StepStats]:
+        """The last 10,000 steps: norms of outputs and gradients."""
+        return self._steps.known()
 
     def __enter__(self) -> Self:
         return self
@@ -96,20 +87,33 @@ class Watch:
         elif not math.isfinite(call.norm):
             self._examine([call], self.begun)
 
-    def _arrive(self, call: Call) -> None:
+    def _arrive(self, call: Call, output: int, cotangent: Tensor) -> None:
+        call.cotangents[output] = cotangent
         self._arrived.append(call)
-        if not self._queued and not is_busy():
+        if not self._queued and not REPLAYS:
             self._queued = True
-            _compat.after_backward(self._finish)
+            _AFTER_BACKWARD(self._finish)
 
     def _finish(self) -> None:
         """Count a step when its backward has ended."""
         self._queued, self._ended = False, True
         calls, self._arrived = self._arrived, []
+        small = calls[0].small if len(calls) == 1 and self._alone is not None else None
+        flat = self._alone.if_finite(small) if small is not None and self._alone is not None else None
+        if flat is None or small is None:
+            self._measure(calls)
+            return
+        self._sick = False
+        self._steps.add_later(self.begun, flat, small.numel())
+        if self._every:
+            self._look_at(self.begun)
+
+    def _measure(self, calls: list[Call]) -> None:
+        """Count a step whose norms are asked for at once: one of many or large tensors, or one in which NaN or Inf is."""
         step = self.begun
         gradient = self._gradient()
         output = calls[-1].norm
-        self.steps.append(StepStats(step, gradient, output))
+        self._steps.add(StepStats(step, gradient, output))
         if self._every:
             self._look_at(step)
         if math.isfinite(gradient or 0.0) and math.isfinite(output) and not any(call.is_bad_at_arguments() for call in calls):
@@ -197,11 +201,11 @@ class _Watched:
             handle.remove()
 
     def _before(self, module: torch.nn.Module, args: tuple[Any, ...]) -> None:
-        if not torch.compiler.is_compiling() and not is_busy():
+        if not REPLAYS and not torch.compiler.is_compiling():
             self._random = random_state(self.parameters)
 
     def _after(self, module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any], result: Any) -> None:
-        if torch.compiler.is_compiling() or is_busy() or module is not self.module:
+        if REPLAYS or torch.compiler.is_compiling() or module is not self.module:
             return
         frame = calling_frame(sys._getframe(1))
         self._watch.note(Call(module, args, kwargs, self.parameters, frame, self._random), result)
@@ -210,8 +214,8 @@ class _Watched:
 def watch(*modules: torch.nn.Module, every: int = 100, on_fault: Callable[[Fault], object] | None = None) -> Watch:
     """Watch modules of a running program: norms at every step, and the operation and line where NaN or Inf first appears.
 
-    In the steady state a step costs two hooks, a norm of the outputs and one of all gradients. Only when one of them is not finite is the call
-    made once more, on a copy of the module that shares the parameters and has buffers of its own, with the arguments, grad mode, autocast and torch
+    In the steady state a step costs two hooks and a sum of outputs and gradients (where they are large, their norms). Only when it is not finite is
+    the call made once more, on a copy of the module that shares the parameters and has buffers of its own, with the arguments, grad mode, autocast and torch
     random state of the call; there every operation is looked at. Outputs, gradients, buffers and random state of the program stay what they are
     without a watch.
 

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from types import FrameType
 from typing import Any
 
@@ -19,6 +20,8 @@ from .places import location
 SMALL = 16_384
 RandomState = tuple[Tensor, Tensor | None]
 _ANY_AUTOCAST = _compat.any_autocast()
+_FLATTENED = _compat.flattened()
+_HOST_STATE = torch.default_generator.get_state
 _LOW = (torch.float16, torch.bfloat16)
 _COMMON = (torch.float32, torch.float64)
 
@@ -35,21 +38,11 @@ class Call:
         random: The random state when it began; None where the module was not seen to use any.
     """
 
-    __slots__ = (
-        "_at",
-        "_norm",
-        "_outputs",
-        "_parameters",
-        "_versions",
-        "args",
-        "autocast",
-        "cotangents",
-        "grad_mode",
-        "kwargs",
-        "module",
-        "random",
-        "returned",
-    )
+    autocast: tuple[tuple[str, bool, torch.dtype], ...] = ()
+    small: Tensor | None = None
+    returned: Sequence[Tensor] = ()
+    _outputs: Sequence[Tensor] = ()
+    _norm: Tensor | float | None = None
 
     def __init__(
         self,
@@ -61,35 +54,38 @@ class Call:
         random: RandomState | None,
     ) -> None:
         self.module, self.args, self.kwargs, self.random = module, args, kwargs, random
-        self._at = (frame.f_code.co_filename, frame.f_lineno) if frame is not None else None
+        self._at = (frame.f_code, frame.f_lasti) if frame is not None else None
         self.grad_mode = torch.is_grad_enabled()
-        self.autocast = _autocast() if _ANY_AUTOCAST() else ()
+        if _ANY_AUTOCAST():
+            self.autocast = _autocast()
         self._parameters = parameters
         self._versions = self._written()
-        self._norm: Tensor | float | None = None
-        self._outputs: list[Tensor] = []
         self.cotangents: dict[int, Tensor] = {}
-        self.returned: list[Tensor] = []
 
     @property
     def place(self) -> Location | None:
         """The line that called."""
-        return location(*self._at) if self._at is not None else None
+        if self._at is None:
+            return None
+        code, instruction = self._at
+        line = next((line for begin, end, line in code.co_lines() if begin <= instruction < end and line is not None), code.co_firstlineno)
+        return location(code.co_filename, line)
 
     def unchanged(self) -> bool:
         """Whether parameters and arguments are what they were when the call returned, as far as torch counts writes."""
         return self._versions == self._written()
 
     def _written(self) -> list[int]:
-        found = [_compat.version_of(value) for value in self.args if isinstance(value, Tensor)]
+        found = [value for value in self.args if isinstance(value, Tensor)]
         if self._parameters:
-            found += (_compat.version_of(self._parameters[0]), _compat.version_of(self._parameters[-1]))
-        return found
+            found += (self._parameters[0], self._parameters[-1])
+        return _compat.versions_of(found)
 
     def keep(self, outputs: list[Tensor]) -> None:
-        """Keep the outputs if they are small, else their norm, for `norm`; without waiting for the device."""
-        if len(outputs) == 1 and outputs[0].numel() <= SMALL:
-            self._outputs = [outputs[0].detach()]
+        """Keep the outputs if they are small, else their norm, for `norm`; without waiting for the device. One small output is `small` too."""
+        if len(outputs) == 1 and (output := outputs[0]).numel() <= SMALL:
+            self.small = output.detach()
+            self._outputs = (self.small,)
         elif sum(output.numel() for output in outputs) <= SMALL:
             self._outputs = [output.detach() for output in outputs]
         else:
@@ -102,22 +98,24 @@ class Call:
             self._norm = math.hypot(*map(_small_norm, self._outputs))
         return float(self._norm)
 
-    def listen(self, outputs: list[Tensor], arrived: Callable[[Call], None]) -> bool:
-        """Keep the cotangent of every output when it comes, and tell `arrived`; return whether one can come."""
+    def listen(self, outputs: list[Tensor], arrived: Callable[[Call, int, Tensor], None]) -> bool:
+        """Tell `arrived` of the cotangent of every output when it comes; return whether one can come."""
         listening = False
         for i, output in enumerate(outputs):
             if output.requires_grad:
                 listening = True
-                _compat.on_gradient(output, _listener(self, i, arrived))
+                _compat.on_gradient(output, functools.partial(arrived, self, i))
         if listening and not self._parameters:
             self._hear_arguments()
         return listening
 
     def _hear_arguments(self) -> None:
         """Keep the gradients of the arguments, where there is no parameter whose gradient tells."""
+        returned: list[Tensor] = []
+        self.returned = returned
         for tensor in outputs_of((self.args, list(self.kwargs.values()))):
             if tensor.requires_grad and tensor.grad_fn is not None:
-                _compat.on_gradient(tensor, self.returned.append)
+                _compat.on_gradient(tensor, returned.append)
 
     def gradients(self) -> list[Tensor]:
         """Return the gradients that the call has led to: of the parameters, or of the arguments of a module without parameters."""
@@ -138,14 +136,6 @@ class Call:
             for device, enabled, dtype in self.autocast:
                 stack.enter_context(torch.autocast(device, dtype=dtype, enabled=enabled))
             yield
-
-
-def _listener(call: Call, i: int, arrived: Callable[[Call], None]) -> Callable[[Tensor], None]:
-    def listen(cotangent: Tensor) -> None:
-        call.cotangents[i] = cotangent
-        arrived(call)
-
-    return listen
 
 
 def outputs_of(result: Any) -> list[Tensor]:
@@ -180,7 +170,28 @@ class Gradients:
     def __init__(self, parameters: list[Tensor]) -> None:
         self._parameters = parameters
         kinds = {(parameter.dtype, parameter.device) for parameter in parameters}
+        plain = len(kinds) == 1 and all(dtype in _COMMON for dtype, _ in kinds) and sum(p.numel() for p in parameters) <= SMALL
+        self._kind = next(iter(kinds)) if plain else None
         self._alike = len(kinds) == 1 and not any(dtype in _LOW for dtype, _ in kinds) and all(p.numel() <= SMALL for p in parameters)
+
+    def if_finite(self, output: Tensor) -> Tensor | None:
+        """Return one new vector of all gradients and an output, if its sum is finite.
+
+        None also where there are no gradients, and where they are large or of another kind than the output.
+        """
+        if self._kind != (output.dtype, output.device):
+            return None
+        found = [gradient for parameter in self._parameters if (gradient := parameter.grad) is not None]
+        if not found:
+            return None
+        found.append(output)
+        try:
+            flat = _FLATTENED(found)
+        except RuntimeError:  # a gradient may be sparse, or of a dtype of its own
+            return None
+        if flat.requires_grad:
+            flat = flat.detach()
+        return flat if math.isfinite(flat.sum()) else None
 
     def norm(self) -> float | None:
         """Return the 2-norm of all gradients together; None where there are none. This waits for the device."""
@@ -189,7 +200,7 @@ class Gradients:
             return None
         if self._alike:
             try:
-                flat = _compat.flattened(found).detach()
+                flat = _FLATTENED(found).detach()
                 return math.sqrt(flat.dot(flat)) if flat.dtype in _COMMON else float(torch.linalg.vector_norm(flat))
             except RuntimeError:  # a gradient may be sparse, or of a dtype of its own
                 pass
@@ -210,7 +221,7 @@ def grouped_norm(gradients: list[Tensor]) -> Tensor | None:
             continue
         together = [gradient for gradient in alike if gradient.numel() <= SMALL]
         alone = [gradient for gradient in alike if gradient.numel() > SMALL]
-        found += [torch.linalg.vector_norm(_compat.flattened(together))] if together else []
+        found += [torch.linalg.vector_norm(_FLATTENED(together))] if together else []
         found += _compat.norms(alone) if alone else []
     if len(found) < 2:
         return found[0] if found else None
@@ -231,7 +242,7 @@ def _autocast() -> tuple[tuple[str, bool, torch.dtype], ...]:
 def random_state(parameters: list[Tensor]) -> RandomState:
     """Return torch's random state, of the host and of the device that holds the parameters."""
     cuda = torch.cuda.get_rng_state(parameters[0].device) if parameters and parameters[0].is_cuda else None
-    return torch.get_rng_state(), cuda
+    return _HOST_STATE(), cuda
 
 
 @contextlib.contextmanager

@@ -24,7 +24,7 @@ from .watch_faults import Fault
 from .watch_observe import Observer, amount
 
 _FRAME = re.compile(r'^  File "(?P<path>.+)", line (?P<line>\d+), in ', re.MULTILINE)
-_REPLAYS: list[Call] = []
+REPLAYS: list[Call] = []  # calls that are being made once more, so that no watch looks at them
 
 
 def locate(call: Call) -> Fault | None:
@@ -37,17 +37,12 @@ def locate(call: Call) -> Fault | None:
     if given is not None:
         return given
     replay = _Replay(call)
-    _REPLAYS.append(call)
+    REPLAYS.append(call)
     try:
         with call.conditions(), _eager(), torch.autograd.set_detect_anomaly(True, check_nan=False):
             return replay.run()
     finally:
-        _REPLAYS.pop()
-
-
-def is_busy() -> bool:
-    """Whether a call is being made once more, so that no watch looks at it."""
-    return bool(_REPLAYS)
+        REPLAYS.pop()
 
 
 def _given(call: Call) -> Fault | None:

@@ -12,7 +12,8 @@ from .watch_faults import shown
 from .watch_look import Row
 
 if TYPE_CHECKING:
-    from .watch import StepStats, Watch
+    from .watch import Watch
+    from .watch_steps import StepStats
 
 SHOWN_STEPS = 8
 WIDTH = 24
