@@ -215,9 +215,9 @@ def watch(*modules: torch.nn.Module, every: int = 100, on_fault: Callable[[Fault
     """Watch modules of a running program: norms at every step, and the operation and line where NaN or Inf first appears.
 
     In the steady state a step costs two hooks and a sum of outputs and gradients (where they are large, their norms). Only when it is not finite is
-    the call made once more, on a copy of the module that shares the parameters and has buffers of its own, with the arguments, grad mode, autocast and torch
-    random state of the call; there every operation is looked at. Outputs, gradients, buffers and random state of the program stay what they are
-    without a watch.
+    the call made once more, on a copy of the module that shares the parameters and has buffers of its own, with the arguments, grad mode, autocast
+    and torch random state of the call; there every operation is looked at. Outputs, gradients, buffers and random state of the program stay what
+    they are without a watch.
 
     Args:
         *modules: The model; and what follows it, such as a loss module, if that is to be looked into as well.
