@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 from typing import Any
 
 from .deliberate import deliberate_inputs
 from .edges import Edge
-from .evaluate import Evaluator, UserCodeError
+from .evaluate import Evaluator, UserCodeError, differentiable
+from .filled import in_place_of_none, other_defaults, other_float, shown
 from .probe import Probe
+from .search.evidence import Evidence, gather_evidence
+from .search.specs import Slot
 from .search.syntax import FunctionSource, Unsearchable, read_function
 from .search.traits import Trait
-from .search.uses import collect_uses
-from .variants import Variant
+from .variants import Variant, optional_arguments
 
 CHOICES = 4
 _INFERENCE = re.compile(
@@ -22,29 +24,57 @@ _INFERENCE = re.compile(
 
 
 def other_settings(probe: Probe) -> Iterator[Variant]:
-    """Yield the call with other words where the code compares a word, and with the parameters left at a default that the code branches on."""
-    source = _source(probe)
-    if source is None or any(slot.star for slot in source.slots):
-        return
-    traits = {slot.name: Trait() for slot in source.slots}
-    try:
-        collect_uses(source, traits)
-    except (RecursionError, AttributeError):
+    """Yield the call with other words where the code compares a word, and with the parameters left at a default, or at None, that the code knows."""
+    evidence = _evidence(probe)
+    if evidence is None or any(slot.star for slot in evidence.slots):
         return
     exact = probe.exact
     for name, value in exact.named:
-        if isinstance(value, str) and name in traits:
-            for other in _others(traits[name], value):
+        if isinstance(value, str) and name in evidence.traits:
+            for other in _others(evidence.traits[name], value, name):
                 yield Variant(name, f"{name}={other!r}", exact.variant({name: other}))
-    if exact.kwargs:
+    if not exact.kwargs:
+        yield from _left_at_default(probe, evidence)
+    yield from _left_at_none(probe, evidence)
+
+
+def _left_at_default(probe: Probe, evidence: Evidence) -> Iterator[Variant]:
+    for slot, before in _left_out(probe, evidence):
+        trait = evidence.traits[slot.name]
+        values = [*_others(trait, slot.default, slot.name), *other_defaults(slot), *other_float(slot, evidence)]
+        if values and _runs(probe.exact.extended([*before, slot.default])):
+            for other in dict.fromkeys(values):
+                yield Variant(slot.name, f"{slot.name}={other!r}", probe.exact.extended([*before, other]), passed=False)
+
+
+def given_tensors(probe: Probe, names: Container[str]) -> Iterator[Variant]:
+    """Yield the call with a tensor for each argument of these names that is None in the sample."""
+    evidence = _evidence(probe)
+    if evidence is None or not any(slot.name in names for slot in evidence.slots) or any(slot.star for slot in evidence.slots):
         return
-    passed = len(exact.args)
-    for slot in source.slots[passed:]:
-        values = _others(traits[slot.name], slot.default) if slot.has_default and not _INFERENCE.search(slot.name) else []
-        before = [s.default for s in source.slots[passed : slot.index]]
-        if values and all(s.has_default for s in source.slots[passed : slot.index]) and _runs(exact.extended([*before, slot.default])):
-            for other in values:
-                yield Variant(slot.name, f"{slot.name}={other!r}", exact.extended([*before, other]), passed=False)
+    for variant in _left_at_none(probe, evidence):
+        if variant.path in names and any(leaf.path == variant.path and differentiable(leaf.template) for leaf in variant.evaluator.leaves):
+            yield variant
+
+
+def _left_at_none(probe: Probe, evidence: Evidence) -> Iterator[Variant]:
+    exact, slots = probe.exact, {slot.name: slot for slot in evidence.slots}
+    places: list[tuple[Slot, list[Any] | None]] = [(slots[name], None) for name, value in exact.named if value is None and name in slots]
+    if not exact.kwargs:
+        places += [(slot, before) for slot, before in _left_out(probe, evidence) if slot.default is None and _runs(exact.extended([*before, None]))]
+    optional = optional_arguments(probe)
+    for slot, before in places:
+        if slot.name in optional or evidence.traits[slot.name].optional:
+            for value, evaluator in in_place_of_none(exact, slot, evidence, before):
+                yield Variant(slot.name, f"{slot.name}={shown(value)}", evaluator, passed=False, guessed=True)
+
+
+def _left_out(probe: Probe, evidence: Evidence) -> Iterator[tuple[Slot, list[Any]]]:
+    """Yield the parameters that the sample leaves at their default, each with the defaults of those before it."""
+    left = evidence.slots[len(probe.exact.args) :]
+    for i, slot in enumerate(left):
+        if all(s.has_default for s in left[: i + 1]) and not _INFERENCE.search(slot.name):
+            yield slot, [s.default for s in left[:i]]
 
 
 def excused(probe: Probe, variant: Variant, edge: Edge) -> bool:
@@ -63,13 +93,23 @@ def _source(probe: Probe) -> FunctionSource | None:
         return None
 
 
-def _others(trait: Trait, value: Any) -> list[Any]:
-    """Return other values of a bool, word or whole number that the code asks about."""
+def _evidence(probe: Probe) -> Evidence | None:
+    source = _source(probe)
+    try:
+        return None if source is None else gather_evidence(source)
+    except (Unsearchable, RecursionError, AttributeError, TypeError, ValueError):
+        return None
+
+
+def _others(trait: Trait, value: Any, name: str) -> list[Any]:
+    """Return other values of a bool, word or whole number that the code asks about; of a reduction also "none", which is often what is left."""
     if not trait.steering or not isinstance(value, (bool, str, int)):
         return []
     if isinstance(value, bool):
         return [not value]
-    return [c for c in trait.constants if type(c) is type(value) and c != value][:CHOICES]
+    named = [c for c in trait.constants if type(c) is type(value) and c != value][:CHOICES]
+    rest = ["none"] if name == "reduction" and {"mean", "sum"} & {value, *named} and "none" not in (value, *named) else []
+    return [*named, *rest]
 
 
 def _runs(evaluator: Evaluator) -> bool:

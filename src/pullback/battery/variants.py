@@ -30,17 +30,19 @@ class Variant:
         name: The change in words: ``"gate=None"``.
         evaluator: The call with it.
         passed: Whether the argument is passed in the sample, rather than left at its default.
+        guessed: Whether it is put in the place of None, by what the code says: of another type, perhaps, than it is ever called with.
     """
 
     path: str
     name: str
     evaluator: Evaluator
     passed: bool = True
+    guessed: bool = False
 
 
 def other_branches(probe: Probe) -> Iterator[Variant]:
     """Yield the call with each optional argument left out (None), and with each bool turned round."""
-    optional = _optional(probe)
+    optional = optional_arguments(probe)
     for name, value in probe.exact.named:
         if isinstance(value, bool):
             yield _variant(probe, name, not value)
@@ -70,7 +72,7 @@ def _numbers(value: float) -> list[float]:
     if isinstance(value, int):
         candidates: list[float] = [0, 1, 2, -value, value + 1, value - 1]
     else:
-        candidates = [0.0, -value, 1.0, 10 * value, 1e-12]
+        candidates = [0.0, -value, 1.0, 10 * value if value else 0.3, 1e-12]
     return [c for c in dict.fromkeys(candidates) if c != value]
 
 
@@ -84,7 +86,7 @@ def _wanted_in(probe: Probe, name: str) -> int:
     return sum(leaf.path in inside for leaf in probe.exact.wanted)
 
 
-def _optional(probe: Probe) -> set[str]:
+def optional_arguments(probe: Probe) -> set[str]:
     """Return the arguments for which the code itself says that they may be None: by default, or by an `is None` about them."""
     function = probe.target.function if probe.target.direct else None
     if function is None:

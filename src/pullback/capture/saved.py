@@ -158,11 +158,29 @@ def saves_wholesale(function: type[Function]) -> bool:
 
 
 def read_in_branches(function: type[Function]) -> set[str]:
-    """Return the paths of what backward reads in one branch of a condition, so that other arguments may need it."""
+    """Return the paths of what backward reads in one branch of a condition, so that other arguments may need it.
+
+    Methods of the class to which backward hands ctx are read too.
+    """
+    backward = _tree(backward_of(function))
+    helpers = [_tree(getattr(function, name, None)) for name in _given_context(backward)] if backward is not None else []
+    return {path for tree in (backward, *helpers) if tree is not None for path in _read_in_branches(tree)}
+
+
+def _tree(method: object) -> ast.AST | None:
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(backward_of(function)))))
+        return ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(method))))  # type: ignore[arg-type]
     except (OSError, TypeError, SyntaxError):
-        return set()
+        return None
+
+
+def _given_context(tree: ast.AST) -> set[str]:
+    """Return the names of methods that are called, on the class, with ctx."""
+    calls = [n for n in ast.walk(tree) if isinstance(n, ast.Call) and isinstance(n.func, ast.Attribute) and isinstance(n.func.value, ast.Name)]
+    return {c.func.attr for c in calls if isinstance(c.func, ast.Attribute) and any(isinstance(a, ast.Name) and a.id == "ctx" for a in c.args)}
+
+
+def _read_in_branches(tree: ast.AST) -> set[str]:
     names = {name: f"saved_tensors[{i}]" for node in ast.walk(tree) for i, name in enumerate(_unpacked(node))}
     branches = [part for node in ast.walk(tree) for part in _branches(node)]
     inside = [node for part in branches for node in ast.walk(part)]

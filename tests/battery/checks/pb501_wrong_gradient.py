@@ -494,3 +494,117 @@ spares += [
     pb.case(CountsTwo, fixed(3, 4), fixed(4, 3).mT.detach()),
     pb.case(Freezes, fixed(3, 4)),
 ]
+
+
+class Tempered(torch.autograd.Function):
+    """Scores that a cap bends, where one is given; a scale has its usual value unless one is given."""
+
+    @staticmethod
+    def forward(ctx, x, cap=None, scale=None, smoothing=0.0):
+        scale = scale or x.shape[-1] ** -0.5
+        bent = x * scale if cap is None else cap * torch.tanh(x * scale / cap)
+        ctx.save_for_backward(bent)
+        ctx.cap, ctx.scale, ctx.smoothing = cap, scale, smoothing
+        return (1 - smoothing) * bent + smoothing * bent.mean(-1, keepdim=True)
+
+    @staticmethod
+    def gradient(ctx, dy, cap, scale, smoothing):
+        (bent,) = ctx.saved_tensors
+        dy = (1 - smoothing) * dy + smoothing * dy.mean(-1, keepdim=True)
+        bend = 1 if cap is None else 1 - (bent / cap) ** 2
+        return dy * bend * scale, None, None, None
+
+    @staticmethod
+    def backward(ctx, dy):
+        return Tempered.gradient(ctx, dy, ctx.cap, ctx.scale, ctx.smoothing)
+
+
+class ForgetsCap(Tempered):
+    @staticmethod
+    def backward(ctx, dy):
+        return Tempered.gradient(ctx, dy, None, ctx.scale, ctx.smoothing)
+
+
+class GuessesScale(Tempered):
+    @staticmethod
+    def backward(ctx, dy):
+        return Tempered.gradient(ctx, dy, ctx.cap, dy.shape[-1] ** -0.5, ctx.smoothing)
+
+
+class ForgetsSmoothing(Tempered):
+    @staticmethod
+    def backward(ctx, dy):
+        return Tempered.gradient(ctx, dy, ctx.cap, ctx.scale, 0.0)
+
+
+class Reduced(torch.autograd.Function):
+    """The word that nobody compares with is the rest: no reduction."""
+
+    @staticmethod
+    def forward(ctx, x, reduction="sum"):
+        ctx.save_for_backward(x)
+        ctx.reduction = reduction
+        y = x.exp()
+        return y.sum() if reduction == "sum" else y.mean() if reduction == "mean" else y
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        dx = dy * x.exp()
+        return dx / x.numel() if ctx.reduction == "mean" else dx, None
+
+
+class ReducedByFirst(Reduced):
+    @staticmethod
+    def backward(ctx, dy):
+        return Reduced.backward(ctx, dy.reshape(-1)[0])
+
+
+class ScaledRows(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, extra, row_weight=None):
+        ctx.save_for_backward(row_weight)
+        y = x + extra
+        return y if row_weight is None else y * row_weight.unsqueeze(-1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (row_weight,) = ctx.saved_tensors
+        dx = dy if row_weight is None else dy * row_weight.unsqueeze(-1)
+        return dx, dx, None
+
+
+class ScalesOnlyFirst(ScaledRows):
+    @staticmethod
+    def backward(ctx, dy):
+        return ScaledRows.backward(ctx, dy)[0], dy, None
+
+
+class TakesNumberOnly(torch.autograd.Function):
+    """What is None in the sample is meant to be a tensor: a number in its place is another matter."""
+
+    @staticmethod
+    def forward(ctx, x, shift=None):
+        ctx.shifted = shift is not None
+        return x.clone() if shift is None else x + shift
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy, dy.sum(0) if ctx.shifted else None
+
+
+kills += [
+    pb.case(ForgetsCap, fixed(3, 4)),
+    pb.case(ForgetsCap, fixed(3, 4), None, 0.3),
+    pb.case(GuessesScale, fixed(3, 4), None, None),
+    pb.case(ForgetsSmoothing, fixed(3, 4)),
+    pb.case(ReducedByFirst, fixed(3, 4)),
+    pb.case(ScalesOnlyFirst, fixed(3, 4), fixed(3, 4)),
+]
+spares += [
+    pb.case(Tempered, fixed(3, 4)),
+    pb.case(Tempered, fixed(3, 4), None, None, 0.0),
+    pb.case(Reduced, fixed(3, 4)),
+    pb.case(ScaledRows, fixed(3, 4), fixed(3, 4)),
+    pb.case(TakesNumberOnly, fixed(3, 4), None),
+]

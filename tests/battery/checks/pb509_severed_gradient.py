@@ -174,3 +174,33 @@ def with_main_grad():
 
 
 spares.append(pb.case(AddsToMainGrad, t(3, 4), with_main_grad()))
+
+
+class Affine(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, bias=None):
+        ctx.save_for_backward(x, weight)
+        ctx.biased = bias is not None
+        y = x @ weight.t()
+        return y if bias is None else y + bias
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, weight = ctx.saved_tensors
+        return dy @ weight, dy.t() @ x, dy.sum(0) if ctx.biased else None
+
+
+class ForgetsBias(Affine):
+    """Whoever tests it without a bias sees nothing."""
+
+    @staticmethod
+    def backward(ctx, dy):
+        return *Affine.backward(ctx, dy)[:2], None
+
+
+kills += [pb.case(ForgetsBias, t(3, 4), t(5, 4)), pb.case(ForgetsBias, t(3, 4), t(5, 4), None)]
+spares += [
+    pb.case(Affine, t(3, 4), t(5, 4)),
+    pb.case(Affine, t(3, 4), t(5, 4), None),
+    pb.case(ForgetsBias, t(3, 4), t(5, 4)).declare(static=["bias"], reason="never trained"),
+]

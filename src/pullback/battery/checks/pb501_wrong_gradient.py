@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
+from itertools import chain
+
+from torch import Tensor
 
 from ...diagnosis.mismatch import Guess
 from ...diagnosis.where import describe
@@ -39,8 +42,9 @@ class WrongGradient(Check):
         Each input moves along random signed directions; the change of the outputs, paired with random signed cotangents ±{1/2, 1, 2}, must equal the
         change that backward predicts. A five-point stencil per output element gives the derivative, its truncation and its rounding noise, and at
         kinks the interval between the one-sided derivatives; the tolerance is the sum of what was measured. Where backward is not linear in
-        grad_output the comparison uses non-negative cotangents. Where the gradient is right, flags are turned round, optional arguments left out, and
-        the words and whole numbers that the code compares an argument with are passed, also for parameters that the sample leaves at their default.
+        grad_output the comparison uses non-negative cotangents. Where the gradient is right, flags are turned round, optional arguments left out or,
+        where they are None, given (a number or a tensor that forward takes and that changes its output), and the words and whole numbers that the
+        code compares an argument with are passed, also for parameters that the sample leaves at their default, and other floats for those.
 
     Example:
         ``return 2 * grad_output`` for ``forward = x * x``: the factor x is missing.
@@ -89,17 +93,20 @@ class WrongGradient(Check):
 
     def _in_other_branches(self, probe: Probe) -> Iterator[Finding]:
         end = time.thread_time() + BUDGET
-        for variant in (*other_branches(probe), *other_settings(probe)):
+        told: set[tuple[str, str]] = set()
+        for variant in chain(other_branches(probe), other_settings(probe)):
             if time.thread_time() > end:
                 return
             try:
                 edges = failures(probe, variant.evaluator)
             except UserCodeError as error:
-                if error.stage == "backward" and not refuses(error):
+                if error.stage == "backward" and not variant.guessed and not refuses(error):
                     yield self._raises_in_branch(probe, variant, error)
                 continue
             for edge in edges:
-                if edge.kind != "nan too" and not excused(probe, variant, edge):
+                about = (variant.path, edge.verdict.path)
+                if edge.kind != "nan too" and not (variant.guessed and about in told) and not excused(probe, variant, edge):
+                    told.add(about)
                     yield self._wrong_in_branch(probe, variant, edge.verdict)
 
     def _wrong_in_branch(self, probe: Probe, variant: Variant, wrong: InputVerdict) -> Finding:
@@ -120,6 +127,7 @@ class WrongGradient(Check):
             cause=f"a branch of backward for {variant.path} is wrong; as in the sample the gradient is right",
             certain=True,
             fix=f"Check {gradient_name(wrong.path)} in the branch that {variant.name} takes.",
+            severity="warning" if variant.guessed and isinstance(dict(variant.evaluator.named)[variant.path], Tensor) else "error",
             path=wrong.path,
         )
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from ...capture.saved import reachable
 from ...report.finding import Evidence, Finding, Severity
 from ..base import Check, Skipped
+from ..branches import given_tensors
 from ..dependence import smooth_dependence
 from ..evaluate import Evaluator, UserCodeError, differentiable
 from ..probe import Probe, same
@@ -22,7 +23,8 @@ class SeveredGradient(Check):
 
     How it is measured:
         backward returns None for the input, or no output is connected to the graph, although moving the input moves an output smoothly. An
-        input that the sample leaves without requires_grad but that is named like a parameter (weight, bias, gamma, ...) is tried with it as well.
+        input that the sample leaves without requires_grad, or at None, but that is named like a parameter (weight, bias, gamma, ...) is tried with
+        it as well.
 
     Example:
         ``return grad_x, None`` for ``forward(ctx, x, weight)``; ``x.detach()`` before the op.
@@ -106,18 +108,25 @@ class SeveredGradient(Check):
         for leaf in base.leaves:
             if leaf.wanted or leaf.path not in PARAMETERS or leaf.path in probe.declaration.static or not differentiable(leaf.template):
                 continue
-            trial = base.variant(wanted=[*(w.path for w in base.wanted), leaf.path])
-            if _gives_none(probe, trial, leaf.path) and smooth_dependence(base, leaf.path, probe.settings.seed):
-                yield self.finding(
-                    probe,
-                    f"{probe.backward_name} returns no gradient for {leaf.path}, although forward depends on it",
-                    severity="warning",
-                    evidence=[Evidence(f"with {leaf.path}.requires_grad_()", got="None", expected=f"a gradient for {leaf.path}")],
-                    cause=f"backward always returns None in the place of {leaf.path}",
-                    certain=True,
-                    fix=f"Return the gradient of {leaf.path} where it is needed, or declare static=({leaf.path!r},) with a reason.",
-                    path=leaf.path,
-                )
+            if _never_given(probe, base, leaf.path):
+                yield self._never(probe, leaf.path, f"with {leaf.path}.requires_grad_()")
+        told: set[str] = set()
+        for variant in given_tensors(probe, PARAMETERS.difference(probe.declaration.static)):
+            if variant.path not in told and _never_given(probe, variant.evaluator, variant.path):
+                told.add(variant.path)
+                yield self._never(probe, variant.path, f"with {variant.name} that requires grad, in the place of None")
+
+    def _never(self, probe: Probe, path: str, shown: str) -> Finding:
+        return self.finding(
+            probe,
+            f"{probe.backward_name} returns no gradient for {path}, although forward depends on it",
+            severity="warning",
+            evidence=[Evidence(shown, got="None", expected=f"a gradient for {path}")],
+            cause=f"backward always returns None in the place of {path}",
+            certain=True,
+            fix=f"Return the gradient of {path} where it is needed, or declare static=({path!r},) with a reason.",
+            path=path,
+        )
 
     def _marked(self, probe: Probe, wanted: list[str]) -> Iterator[Finding]:
         outcome = probe.baseline.outcome
@@ -157,6 +166,11 @@ def _severity(probe: Probe, path: str) -> Severity:
     if probe.asked:
         return "error"
     return "warning" if probe.case.origin != "searched" and path in PARAMETERS else "note"
+
+
+def _never_given(probe: Probe, base: Evaluator, path: str) -> bool:
+    trial = base.variant(wanted=[*(leaf.path for leaf in base.wanted), path])
+    return _gives_none(probe, trial, path) and bool(smooth_dependence(base, path, probe.settings.seed))
 
 
 def _gives_none(probe: Probe, trial: Evaluator, path: str) -> bool:

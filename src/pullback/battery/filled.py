@@ -1,0 +1,102 @@
+"""The same call with what its sample leaves out: a number, a word or a tensor in the place of None, another number than the default."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .evaluate import Evaluator, UserCodeError, differentiable
+from .search.evidence import Evidence, float_values, specs_of_kind
+from .search.specs import Slot, Spec, build
+
+KINDS = ("float", "int", "str", "mask", "tensor", "bool")
+"""What may be put in the place of None; index tensors, groups, objects and callables belong to contents that nobody can guess."""
+TRIED = 3
+SHAPES = 8
+SEED = 0xF111
+_COUNT = re.compile(r"(^|_)(groups?|chunks?|heads?|parts?|blocks?|splits?|repeats?|n|num|steps?)(_|$)", re.IGNORECASE)
+_PLACE = re.compile(r"(^|_)(out|output|group|pg|generator|seed|stream|device|dtype|cache|buffer)$", re.IGNORECASE)
+
+
+def other_defaults(slot: Slot) -> list[Any]:
+    """Return other values of a number or flag that a parameter has by default: a float that is not neutral, the other flag, small counts."""
+    value = slot.default
+    if isinstance(value, bool):
+        return [not value]
+    if isinstance(value, int):
+        return [n for n in (2, 3) if n != value] if _COUNT.search(slot.name) and value > 0 else []
+    return []
+
+
+def other_float(slot: Slot, evidence: Evidence) -> list[float]:
+    """Return one lively number for a parameter that is a float by default, other than the default."""
+    if not isinstance(slot.default, float) or _PLACE.search(slot.name):
+        return []
+    return [v for v in float_values(evidence.traits[slot.name]) if v != slot.default and v not in (0.0, 1.0, -1.0)][:1]
+
+
+def in_place_of_none(evaluator: Evaluator, slot: Slot, evidence: Evidence, before: Sequence[Any] | None) -> Iterator[tuple[Any, Evaluator]]:
+    """Yield the call with a value for an argument that is None, one for each likely kind, where forward takes it and returns something else for it.
+
+    Args:
+        evaluator: The call, with None for the argument, or without it.
+        slot: The parameter.
+        evidence: What the code says about its kind.
+        before: Values of the parameters left out before it; None where the argument is passed.
+    """
+    trait = evidence.traits[slot.name]
+    if trait.refused or _PLACE.search(slot.name):
+        return
+    likely = [kind for kind in trait.kinds() if trait.scores.get(kind, 0.0) > 0 and kind != "default" and kind != "none"]
+    # `scale or default` speaks of a number as much as of a bool, and None is no third value of a flag.
+    for kind in list(dict.fromkeys("float" if k == "bool" else k for k in likely if k in KINDS))[:TRIED]:
+        for value in _values(kind, slot, evidence, evaluator):
+            new = evaluator.variant({slot.name: value}) if before is None else evaluator.extended([*before, value])
+            if _matters(evaluator, new):
+                yield value, new
+                break
+
+
+def shown(value: Any) -> str:
+    """Return how messages write a value: ``0.7``, ``float64[4]``."""
+    return f"{str(value.dtype).removeprefix('torch.')}{list(value.shape)}" if isinstance(value, Tensor) else repr(value)
+
+
+def _values(kind: str, slot: Slot, evidence: Evidence, evaluator: Evaluator) -> list[Any]:
+    specs = specs_of_kind(kind, slot, evidence.traits[slot.name])
+    if kind not in ("tensor", "mask"):
+        return [build(spec, slot, SEED) for spec in specs[:2]]
+    return [_made(spec.with_(shape=shape, grad=False), slot, evaluator) for spec in specs[:1] for shape in _shapes(evaluator)]
+
+
+def _made(spec: Spec, slot: Slot, evaluator: Evaluator) -> Tensor:
+    value = build(spec, slot, SEED)
+    dtype = next((leaf.template.dtype for leaf in evaluator.wanted if not leaf.template.is_complex()), torch.float64)
+    return value.to(dtype) if value.is_floating_point() else value
+
+
+def _shapes(evaluator: Evaluator) -> list[tuple[int, ...]]:
+    """Return the shapes that an optional tensor usually has: of the last axis, of the rows, of an output, of an argument."""
+    try:
+        outputs = [tuple(y.shape) for y in evaluator.forward().outputs if differentiable(y)]
+    except UserCodeError:
+        return []
+    whole = [*outputs, *(tuple(leaf.template.shape) for leaf in evaluator.leaves)]
+    vectors = [part for s in whole if s for part in (s[-1:], s[:1])]
+    columns = [(*s[:-1], 1) for s in whole if len(s) > 1]
+    return list(dict.fromkeys([*vectors[:4], *columns[:2], *whole]))[:SHAPES]
+
+
+def _matters(base: Evaluator, new: Evaluator) -> bool:
+    """Whether forward takes the value, returns outputs of the same shapes for it, and other values."""
+    try:
+        before, after = base.values(), new.values()
+    except UserCodeError:
+        return False
+    if [y.shape for y in before] != [y.shape for y in after]:
+        return False
+    return any(not torch.equal(a, b) for a, b in zip(before, after, strict=True)) and all(bool(torch.isfinite(y).all()) for y in after)
