@@ -39,6 +39,15 @@ if __name__ == "__main__":
         sys.exit("no luck")
     if how == "interrupt":
         os.kill(os.getpid(), signal.SIGINT)
+    if how == "terminate":
+        os.kill(os.getpid(), signal.SIGTERM)
+    if how == "child":
+        import multiprocessing, time
+        child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
+        child.start()
+        child.terminate()
+        child.join()
+        print("child ended with", child.exitcode)
 """
 
 
@@ -65,13 +74,29 @@ def test_findings_decide_the_exit_status(folder):
     assert (right.returncode, "nothing found" in right.stdout) == (0, True), right.stdout + right.stderr
 
 
-@pytest.mark.parametrize(("how", "status", "error"), [("raise", 1, "boom"), ("exit", 7, ""), ("text", 1, "no luck"), ("interrupt", 130, "Keyboard")])
+@pytest.mark.parametrize(
+    ("how", "status", "error"),
+    [("raise", 1, "boom"), ("exit", 7, ""), ("text", 1, "no luck"), ("interrupt", 130, "Keyboard"), ("terminate", 143, "")],
+)
 def test_the_program_ends_as_it_would_and_is_reported_all_the_same(folder, how, status, error):
     found = pullback(folder, "record", "--profile", "right.py", how)
     assert found.returncode == status
     assert error in found.stderr
     assert "__main__.Twice         1" in found.stdout
     assert "pullback" not in found.stderr
+
+
+def test_a_program_that_ends_badly_is_checked_too(folder):
+    wrong = pullback(folder, "record", "--select", "PB501", "wrong.py", "terminate")
+    assert "PB501 wrong-gradient: Twice.backward" in wrong.stdout
+    assert wrong.returncode == 143
+    right = pullback(folder, "record", "--select", "PB501", "right.py", "exit")
+    assert "nothing found" in right.stdout
+    assert right.returncode == 7
+
+
+def test_children_of_a_program_are_terminated_as_ever(folder):
+    assert "child ended with -15\n" in pullback(folder, "record", "--profile", "right.py", "child").stdout
 
 
 def test_a_traceback_shows_the_program_only(folder):

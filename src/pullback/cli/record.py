@@ -7,6 +7,7 @@ import json
 import os
 import shlex
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +19,7 @@ from ..report.finding import SEVERITIES
 from ..report.report import RAN, Report
 from ._config import ConfiguredCommand
 from ._output import formats, write
-from ._suppress import suppress
+from ._suppress import suppress as suppress_comments
 
 if TYPE_CHECKING:
     from ..capture.case import Case
@@ -148,7 +149,8 @@ def _run(ctx: click.Context, program: Program, words: list[str], output: Path | 
     before = os.getcwd()
     with recording(values=not given["no_values"]) as run, gathered(run):
         status = run_program(program)
-    os.chdir(before)
+    with suppress(OSError):  # the program may have removed the folder
+        os.chdir(before)
     if output is not None:
         run.save(output)
     if given["profile"]:
@@ -160,7 +162,8 @@ def _run(ctx: click.Context, program: Program, words: list[str], output: Path | 
     command = _again(["record", *words] if output is None else ["check", str(output)], settings)
     report = run.report(**settings, configured=ctx.meta["pullback.declare"], command=command)
     found = _Recorded(run.recording, None, settings["seed"])
-    return status or tell(report, run, found, **_how(given))
+    judged = tell(report, run, found, **_how(given))
+    return status or judged
 
 
 def _again(words: list[str], settings: dict[str, Any]) -> Callable[[str], str]:
@@ -228,7 +231,7 @@ def _suppressed(report: Report) -> Report:
             subjects=(subject,),
         )
         place = next((f.location for f in own.findings if f.location is not None), None)
-        own, left_out = suppress(own, subject, place)
+        own, left_out = suppress_comments(own, subject, place)
         count += left_out
         kept = kept.merge(own)
     return replace(kept, environment={**report.environment, "suppressed": count})

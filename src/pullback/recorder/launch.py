@@ -6,10 +6,12 @@ import builtins
 import importlib.metadata
 import importlib.util
 import os
+import signal
 import sys
 import threading
 import types
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -95,13 +97,47 @@ def run_program(program: Program) -> int:
     if program.main is not None:
         sys.modules["__main__"] = program.main
     try:
-        program.run()
-        return _wait_for_threads()
+        with _signals_raise():
+            program.run()
+            return _wait_for_threads()
+    except Terminated as signal_:
+        return 128 + signal_.number
     except SystemExit as exit_:
         return _status_of(exit_.code)
     except BaseException as error:
         _show(error)
         return 130 if isinstance(error, KeyboardInterrupt) else 1
+
+
+class Terminated(BaseException):
+    """Raised in a program for a signal that would have killed the process, so that what it did until then can be reported."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self.number = number
+
+
+@contextmanager
+def _signals_raise() -> Iterator[None]:
+    """Let SIGTERM and SIGHUP end the program as Ctrl-C does, unless it handles them itself; its children they kill as ever."""
+    process, replaced = os.getpid(), []
+
+    def handle(number: int, frame: Any) -> None:
+        if os.getpid() == process:
+            raise Terminated(number)
+        signal.signal(number, signal.SIG_DFL)
+        os.kill(os.getpid(), number)
+
+    if threading.current_thread() is threading.main_thread():
+        replaced = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    for number in replaced:
+        signal.signal(number, handle)
+    try:
+        yield
+    finally:
+        for number in replaced:
+            if signal.getsignal(number) is handle:
+                signal.signal(number, signal.SIG_DFL)
 
 
 def _main(path: str, spec: Any, package: str | None) -> types.ModuleType:
