@@ -419,3 +419,20 @@ def test_functional_collective():
             assert out.data_ptr() != x.data_ptr()
     finally:
         dist.destroy_process_group()
+
+
+def test_parts_of_sparse_tensors_only():
+    assert [part.shape for part in _compat.parts_of(torch.eye(3).to_sparse())] == [(2, 3), (3,)]
+    assert _compat.parts_of(torch.eye(3)) == []
+
+
+def test_checkpointed_are_inputs_and_random_state():
+    x = torch.ones(3, requires_grad=True)
+    y = torch.utils.checkpoint.checkpoint(torch.exp, x * 2, use_reentrant=False)
+    (slot,) = _compat.saved_slots(y.grad_fn, "result")
+    found = _compat.checkpointed(slot.unpack_hook)
+    assert {name: tensor.numel() for name, tensor in found.items()} == {
+        "input 0 of its checkpoint": 3,
+        "random state of its checkpoint": torch.get_rng_state().numel(),
+    }
+    assert _compat.checkpointed(lambda packed: packed) == {}

@@ -137,6 +137,48 @@ def storage_id(tensor: Any) -> int:
         return id(tensor)
 
 
+def parts_of(tensor: Any) -> list[Any]:
+    """The strided tensors that a sparse tensor is made of; empty for one that is not sparse.
+
+    Fallback: none; the names of uncoalesced parts are underscored. Retire when `indices` and `values` take uncoalesced tensors.
+    """
+    import torch
+
+    names = {
+        torch.sparse_coo: ("_indices", "_values"),
+        torch.sparse_csr: ("crow_indices", "col_indices", "values"),
+        torch.sparse_bsr: ("crow_indices", "col_indices", "values"),
+        torch.sparse_csc: ("ccol_indices", "row_indices", "values"),
+        torch.sparse_bsc: ("ccol_indices", "row_indices", "values"),
+    }
+    return [getattr(tensor, name)() for name in names.get(tensor.layout, ())]
+
+
+def checkpointed(unpack: Any) -> dict[str, Any]:
+    """The tensors that torch.utils.checkpoint keeps to run its function once more, by name, from a saved tensor's unpack hook; empty for other hooks.
+
+    Fallback: nothing is found where the closures have other names. Retire when a checkpoint can be asked.
+    """
+    import torch
+
+    if getattr(unpack, "__module__", "") != "torch.utils.checkpoint":
+        return {}
+    frame = _closed_over(unpack, "frame")
+    older = getattr(getattr(getattr(frame, "input_saver", None), "grad_fn", None), "saved_tensors", ())
+    inputs = [packed(value) if type(value).__name__ == "SavedTensor" else value for value in getattr(frame, "saved_args", older)]
+    found = {f"input {i} of its checkpoint": value for i, value in enumerate(inputs)}
+    found["random state of its checkpoint"] = _closed_over(getattr(frame, "recompute_fn", None), "fwd_cpu_state")
+    return {name: value for name, value in found.items() if isinstance(value, torch.Tensor)}
+
+
+def _closed_over(function: Any, name: str) -> Any:
+    names = getattr(getattr(function, "__code__", None), "co_freevars", ())
+    try:
+        return function.__closure__[names.index(name)].cell_contents if name in names else None
+    except ValueError:  # the cell is empty
+        return None
+
+
 def base_of(tensor: Any) -> Any:
     """The tensor that autograd takes `tensor` to be a view of, or None.
 

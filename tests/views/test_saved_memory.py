@@ -8,6 +8,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from torch.autograd import Function
+from torch.utils.checkpoint import checkpoint
 
 import pullback as pb
 
@@ -280,3 +281,29 @@ def test_a_name_to_write_to_needs_a_known_ending(tmp_path):
     assert json.loads((tmp_path / "kept.json").read_text())["bytes"] == 24
     with pytest.raises(ValueError, match=r"\.json, \.txt"):
         kept.save(tmp_path / "kept.png")
+
+
+def test_what_a_checkpoint_needs_to_run_again_is_counted_once():
+    x = leaf(100)
+    y = checkpoint(lambda t: (t * t).sin().exp(), x * 1.0, use_reentrant=False)
+    kept = pb.saved(y)
+    state = torch.get_rng_state().nbytes
+    assert [(block.bytes, {holder.name for holder in block.holders}) for block in kept.blocks[:2]] == [
+        (state, {"random state of its checkpoint"}),
+        (100 * F64, {"input 0 of its checkpoint"}),
+    ]
+    y.sum().backward()
+    assert pb.saved(y).bytes == 0
+
+
+@pytest.mark.parametrize("form", ["coo", "csr", "csc"])
+@pytest.mark.filterwarnings("ignore:Sparse C:UserWarning")
+def test_a_sparse_tensor_counts_all_its_parts(form):
+    values = torch.ones(10, dtype=torch.float64)
+    if form == "coo":
+        table = torch.sparse_coo_tensor(torch.arange(10).repeat(2, 1), values, (10, 10), check_invariants=True)
+    else:
+        table = getattr(torch, f"sparse_{form}_tensor")(torch.arange(11), torch.arange(10), values, (10, 10), check_invariants=True)
+    y = keeping(lambda ctx, x: ctx.save_for_backward(table))(leaf(3))
+    assert pb.saved(y).bytes == (10 + (20 if form == "coo" else 21)) * F64
+    assert "float64 [10, 10]" in str(pb.saved(y))

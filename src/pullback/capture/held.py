@@ -33,11 +33,18 @@ class Held:
 def held_by(node: Any) -> Iterator[Held]:
     """Yield every tensor that a node keeps; hooks are not run. Nothing is left of saved tensors once backward has freed them."""
     function = function_of(node)
+    again: dict[str, Tensor] = {}
     for name in _names(type(node)):
         slots = _compat.saved_slots(node, name)
         names = saved_names(function, len(slots)) if function is not None else _numbered(name, len(slots))
         for label, slot in zip(names, slots, strict=True):
-            yield from _unpacked(label, slot)
+            kept = _compat.packed(slot)
+            if isinstance(kept, Tensor):
+                yield Held(label, kept, "packed" if getattr(slot, "unpack_hook", None) is not None else "saved")
+            elif kept is not None:
+                yield from (Held(f"{label}{path}", tensor, "packed") for path, tensor in reachable(kept, ""))
+                again |= _compat.checkpointed(getattr(slot, "unpack_hook", None))
+    yield from (Held(name, tensor, "packed") for name, tensor in again.items())
     if function is None:
         return
     seen: set[int] = set()
@@ -46,15 +53,6 @@ def held_by(node: Any) -> Iterator[Held]:
             if id(tensor) not in seen:
                 seen.add(id(tensor))
                 yield Held(path, tensor, "ctx")
-
-
-def _unpacked(name: str, slot: Any) -> Iterator[Held]:
-    kept = _compat.packed(slot)
-    hooked = getattr(slot, "unpack_hook", None) is not None
-    if isinstance(kept, Tensor):
-        yield Held(name, kept, "packed" if hooked else "saved")
-    elif kept is not None:
-        yield from (Held(f"{name}{path}", tensor, "packed") for path, tensor in reachable(kept, ""))
 
 
 def _numbered(name: str, count: int) -> list[str]:

@@ -138,11 +138,11 @@ def storages(tensors: Iterable[Tensor]) -> dict[int, int]:
 
 
 def storage_bytes(tensor: Tensor) -> int:
-    """Return the bytes of the memory that a tensor keeps alive."""
+    """Return the bytes of the memory that a tensor keeps alive; of a sparse one, of all its parts."""
     try:
         return tensor.untyped_storage().nbytes()
     except (RuntimeError, NotImplementedError):
-        return tensor.numel() * tensor.element_size()
+        return sum(part.untyped_storage().nbytes() for part in _compat.parts_of(tensor)) or tensor.numel() * tensor.element_size()
 
 
 def saved_names(function: type[Function], count: int) -> list[str]:

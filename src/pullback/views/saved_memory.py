@@ -194,8 +194,13 @@ def _leaf_name(leaf: Tensor, names: Mapping[int, str]) -> str:
 def _note(block: _Found, node: Any, held: Held) -> None:
     name = name_of(node)
     value = measures.value(held.tensor.dtype, held.tensor.shape)
-    entry = block.holders.setdefault((name, held.name, held.how, value), [0, held.tensor.nbytes, function_of(node)])
+    entry = block.holders.setdefault((name, held.name, held.how, value), [0, _own_bytes(held.tensor), function_of(node)])
     entry[0] += 1
+
+
+def _own_bytes(tensor: Tensor) -> int:
+    """Return the bytes of a tensor's elements; of a view, not of what it is a view of."""
+    return tensor.nbytes if tensor.layout == torch.strided else storage_bytes(tensor)
 
 
 def _holders(block: _Found) -> Iterable[Holder]:
