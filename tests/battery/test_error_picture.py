@@ -5,7 +5,8 @@ import json
 import pytest
 import torch
 
-from pullback.battery.locate import GRID, LISTED, compare
+from pullback.battery.locate import compare
+from pullback.battery.picture import GRID, LISTED
 
 
 def picture(got, expected):

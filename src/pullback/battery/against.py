@@ -10,10 +10,12 @@ import torch
 from torch import Tensor
 
 from .. import _compat
-from ..report.finding import Evidence
+from ..report.finding import JSON, Evidence
 from . import tolerance
 from .evaluate import Evaluator, Outcome, UserCodeError, copy_tensor, differentiable, random_like
+from .picture import differences, picture
 from .truth import other
+from .words import told_apart
 
 ROUNDINGS = 3
 STICK = 8.0
@@ -72,6 +74,19 @@ class Against:
             if evidence is not None:
                 return evidence
         return None
+
+    def picture(self, values: Mapping[str, Tensor] | None = None) -> dict[str, JSON]:
+        """Return the attachment that shows where the first output that differs does so.
+
+        Raises:
+            UserCodeError: if the op or the reference raises.
+        """
+        outcome, expected = self.op.forward(values=values), self.truth.forward(values=values)
+        for path, mine, want in zip(outcome.paths, map(as_plain, outcome.outputs), expected.outputs, strict=False):
+            evidence = difference(path, mine, want.detach(), self.dtype)
+            if evidence is not None and evidence.tolerance is not None:
+                return picture(path, differences(mine, want), evidence.tolerance)
+        return {}
 
     def is_rounding(self, error: float, values: Mapping[str, Tensor]) -> bool:
         """Return whether an error is what the last digits of `values` decide: layer norm of equal entries is rounding and nothing else.
@@ -164,4 +179,4 @@ def difference(path: str, got: Tensor, want: Tensor, dtype: torch.dtype, stick: 
     count = int((gap > allowed).sum())
     text = f"{path}: {count} of {gap.numel()} elements differ" if gap.numel() > 1 else path
     why = tolerance.WHY_ANALYTIC if allowed != stick else f"{STICK:g} times the error of the reference in {str(dtype).removeprefix('torch.')}"
-    return Evidence(text, f"{got.flatten()[at].item():.6g}", f"{want.flatten()[at].item():.6g}", error, allowed, why)
+    return Evidence(text, *told_apart(got.flatten()[at].item(), want.flatten()[at].item()), error, allowed, why)

@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor
 
+from ..report.finding import JSON, Evidence
 from . import tolerance
 from .evaluate import UserCodeError, differentiable, random_like
-from .probe import Probe
+from .picture import picture
+from .probe import Probe, gradient_name
 from .rounding import ROUNDED, SALTS, OtherRounding
 from .single import narrow_inside
+from .words import told_apart
 
 ROUNDINGS = 3
 
@@ -27,6 +30,7 @@ class Gap:
         allowed: The tolerance.
         got: The entry there.
         expected: What it is under the other circumstance.
+        apart: How far each entry is off, where the shapes are the same.
     """
 
     path: str
@@ -34,6 +38,15 @@ class Gap:
     allowed: float
     got: str
     expected: str
+    apart: Tensor | None = field(default=None, repr=False, compare=False)
+
+    def evidence(self, text: str) -> Evidence:
+        """Return the difference as evidence."""
+        return Evidence(text, self.got, self.expected, self.error, self.allowed, tolerance.WHY_ANALYTIC)
+
+    def picture(self, name: str = "") -> dict[str, JSON]:
+        """Return the attachment that shows where the results differ, under a name (default: that of the gradient of `path`)."""
+        return {} if self.apart is None else picture(name or gradient_name(self.path), self.apart, self.allowed)
 
 
 def gradient_scales(probe: Probe) -> dict[str, float]:
@@ -113,8 +126,7 @@ def gap_between(path: str, got: Tensor | None, expected: Tensor | None, usual: f
     a = _zeros_like(expected) if got is None else _plain(got)
     b = _zeros_like(got) if expected is None else _plain(expected)
     if a is None or b is None or a.shape != b.shape:
-        shapes = [str(list(t.shape)) if t is not None else "None" for t in (a, b)]
-        return Gap(path, float("inf"), 0.0, f"shape {shapes[0]}", f"shape {shapes[1]}")
+        return unlike(path, a, b)
     if a.numel() == 0 or (not (a.is_floating_point() or a.is_complex()) and torch.equal(a, b)):
         return None
     wide = torch.complex128 if a.is_complex() or b.is_complex() else torch.float64
@@ -125,11 +137,21 @@ def gap_between(path: str, got: Tensor | None, expected: Tensor | None, usual: f
     scale = max(usual, float(finite.to(wide).abs().max()) if finite.numel() else 0.0)
     narrow = max((t.dtype for t in (a, b) if t.is_floating_point() or t.is_complex()), key=tolerance.eps, default=None)
     allowed = tolerance.analytic(narrow, scale) + tolerance.linear(narrow, 1.0) if narrow is not None else 0.0
-    at = int(gap.argmax())
-    error = float(gap.flatten()[at])
-    if error <= allowed:
-        return None
-    return Gap(path, error, allowed, "None" if got is None else _number(a, at), "None" if expected is None else _number(b, at))
+    found = beyond(path, a, b, gap, allowed)
+    return found and replace(found, got="None" if got is None else found.got, expected="None" if expected is None else found.expected)
+
+
+def beyond(path: str, got: Tensor, expected: Tensor, apart: Tensor, allowed: float) -> Gap | None:
+    """Return the largest difference between two results of one shape, or None where no entry is farther off than allowed."""
+    at = int(apart.argmax())
+    error = float(apart.flatten()[at])
+    return Gap(path, error, allowed, *told_apart(got.flatten()[at].item(), expected.flatten()[at].item()), apart) if error > allowed else None
+
+
+def unlike(path: str, got: Tensor | None, expected: Tensor | None) -> Gap:
+    """Return the difference between two results of which one is missing or has another shape."""
+    shown = ["None" if t is None else f"shape {list(t.shape)}" for t in (got, expected)]
+    return Gap(path, float("inf"), 0.0, shown[0], shown[1])
 
 
 def _largest(tensor: Tensor | None) -> float:
@@ -145,8 +167,3 @@ def _plain(tensor: Tensor) -> Tensor:
 
 def _zeros_like(tensor: Tensor | None) -> Tensor | None:
     return None if tensor is None else torch.zeros_like(_plain(tensor))
-
-
-def _number(tensor: Tensor, index: int) -> str:
-    item = tensor.flatten()[index].item()
-    return str(item) if isinstance(item, (bool, int)) else f"{item:.6g}"

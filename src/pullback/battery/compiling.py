@@ -11,8 +11,11 @@ import torch
 from torch import Tensor
 
 from .. import trees
+from . import tolerance
 from .base import Skipped, Unsupported
+from .compare import Gap, beyond, unlike
 from .evaluate import Evaluator, copy_tensor, differentiable
+from .picture import differences
 from .probe import Probe
 
 _NUMBER = itertools.count()
@@ -131,20 +134,19 @@ def attempt(work: Callable[[], Any]) -> Any:
         raise Unsupported(f"{type(error).__name__}: {text[0] if text else ''}"[:200]) from error
 
 
-def gap(paths: tuple[str, ...], got: Any, expected: Any) -> tuple[str, float, float] | None:
-    """Return name, distance and tolerance of the first pair of results that differ."""
-    from . import tolerance
+def gap(paths: tuple[str, ...], got: Any, expected: Any) -> Gap | None:
+    """Return the largest difference in the first pair of results that differ."""
 
     for path, a, b in zip(paths, got, expected, strict=True):
         if a is None or b is None or a.shape != b.shape:
             other = b if a is None else a
             if other is None or ((a is None or b is None) and not bool(other.any())):
                 continue
-            return path, float("inf"), 0.0
+            return unlike(path, a, b)
         if not a.numel() or not differentiable(a) or not bool(torch.isfinite(b).all()):
             continue
         allowed = tolerance.analytic(b.dtype, float(b.detach().abs().max()))
-        error = float(torch.nan_to_num((a - b).detach().abs(), nan=torch.inf).max())
-        if error > allowed:
-            return path, error, allowed
+        found = beyond(path, a.detach(), b.detach(), differences(a, b), allowed)
+        if found is not None:
+            return found
     return None

@@ -14,7 +14,7 @@ from torch.overrides import TorchFunctionMode
 from ..diagnosis.explain import TRIES, explain, visible
 from ..diagnosis.mismatch import Guess, Mismatch
 from .evaluate import Evaluator, UserCodeError, differentiable, random_like
-from .locate import trusted_eager
+from .locate import trusted_truth
 from .probe import Probe
 from .sizes import Resizer, Symbol, symbols
 from .value import SIGNED
@@ -26,7 +26,7 @@ SYMBOLS = 4
 
 def causes(probe: Probe, path: str) -> tuple[Guess, ...]:
     """Return the ranked causes of a wrong gradient, empty where nothing fits or no trusted right gradient is at hand."""
-    truth = trusted_eager(probe, path)
+    truth = trusted_truth(probe, path)
     if truth is None or sum(leaf.template.numel() for leaf in truth.leaves) > LARGEST:
         return ()
     builder = _Builder(probe.exact, truth, path, probe.settings.seed)

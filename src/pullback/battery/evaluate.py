@@ -149,7 +149,7 @@ class Evaluator:
 
         named = [(name, values[name] if name in values else trees.map_leaves(swap, value, name)) for name, value in self._named]
         count = len(self.args)
-        new = Evaluator(
+        new = type(self)(
             target or self.target,
             [v for _, v in named[:count]],
             dict(named[count:]),

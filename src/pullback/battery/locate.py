@@ -1,8 +1,7 @@
-"""Where a wrong gradient sits: got and expected per element, from autograd of the forward where that can be trusted, else by coordinates."""
+"""Where a wrong gradient sits: got and expected per element, from autograd of the forward where that can be trusted, else by differences."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 
 import torch
@@ -10,14 +9,13 @@ from torch import Tensor
 
 from ..report.finding import JSON, Evidence
 from . import tolerance
+from .differences import by_differences
 from .evaluate import Evaluator, Outcome, UserCodeError, differentiable
+from .picture import picture
 from .probe import Probe, gradient_name
 from .truth import eager, other
 from .value import ValueTest
-
-COORDINATES = 64
-LISTED = 4096
-GRID = (48, 64)
+from .words import told_apart
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,24 +37,32 @@ class Spot:
     attachments: dict[str, JSON]
 
 
-def expected_gradient(probe: Probe, path: str, cotangents: list[Tensor], values: dict[str, Tensor] | None = None) -> Tensor | None:
-    """Return the right gradient of one input for given cotangents, or None where no trusted truth is at hand.
-
-    Autograd through the forward is trusted only where it passes the same difference-quotient test.
-    """
-    truth = trusted_eager(probe, path)
+def _expected(probe: Probe, path: str, evaluator: Evaluator, cotangents: list[Tensor]) -> Tensor | None:
+    """Return the right gradient of one input for given cotangents, or None where no trusted truth is at hand."""
+    truth = trusted_truth(probe, path) if evaluator is probe.exact else None if trusted_eager(probe, path) is None else eager(evaluator)
     if truth is None:
         return None
     index = next(i for i, leaf in enumerate(truth.wanted) if leaf.path == path)
     try:
-        outcome = truth.forward(values=values)
+        outcome = truth.forward()
         if len(outcome.carrying) != len(cotangents):
             return None
         gradient = truth.vjp(outcome, cotangents)[index]
     except UserCodeError:
         return None
-    leaf = truth.wanted[index].template
-    return torch.zeros_like(leaf) if gradient is None else gradient
+    return torch.zeros_like(truth.wanted[index].template) if gradient is None else gradient
+
+
+def trusted_truth(probe: Probe, path: str) -> Evaluator | None:
+    """Return an evaluator whose gradient for `path` is right: the op as plain torch code, or else difference quotients of it, or None."""
+    truth = trusted_eager(probe, path)
+    if truth is not None:
+        return truth
+    cache = probe.memo.setdefault("differences", {})
+    if path not in cache:
+        candidate = by_differences(probe.exact)
+        cache[path] = candidate if candidate is not None and _agrees(probe, candidate, path) else None
+    return cache[path]
 
 
 def trusted_eager(probe: Probe, path: str):
@@ -93,8 +99,12 @@ def _same_forward(a: Outcome, b: Outcome) -> bool:
 
 
 def locate(probe: Probe, path: str) -> Spot | None:
-    """Return where the gradient of `path` is wrong, or None where it cannot be told."""
-    evaluator = probe.exact
+    """Return where the gradient of `path` is wrong at the sample, or None where it cannot be told."""
+    return locate_at(probe, path, probe.exact)
+
+
+def locate_at(probe: Probe, path: str, evaluator: Evaluator) -> Spot | None:
+    """Return where the gradient of `path` is wrong in a call of the op, or None where it cannot be told."""
     index = next(i for i, leaf in enumerate(evaluator.wanted) if leaf.path == path)
     try:
         outcome = evaluator.forward()
@@ -106,7 +116,7 @@ def locate(probe: Probe, path: str) -> Spot | None:
         return None
     template = evaluator.wanted[index].template
     got = torch.zeros_like(template) if got is None else got.detach()
-    expected = expected_gradient(probe, path, cotangents)
+    expected = _expected(probe, path, evaluator, cotangents)
     if expected is None or expected.shape != got.shape:
         return None
     return compare(path, got, expected.detach(), cotangents)
@@ -126,24 +136,5 @@ def compare(path: str, got: Tensor, expected: Tensor, cotangents: list[Tensor], 
     at = tuple(int(i) for i in torch.unravel_index(gap.argmax().cpu(), gap.shape)) if gap.dim() else ()
     element = f"[{', '.join(map(str, at))}]" if at else ""
     text = f"{gradient_name(path)}{element}: {count} of {gap.numel()} elements wrong" if gap.numel() > 1 else gradient_name(path)
-    evidence = Evidence(text, _number(got[at]), _number(expected[at]), float(gap[at]), allowed, tolerance.WHY_ANALYTIC)
-    return Spot(got, expected, cotangents, evidence, {"gradient": _picture(path, gap, wrong, allowed)})
-
-
-def _picture(path: str, gap: Tensor, wrong: Tensor, allowed: float) -> dict[str, JSON]:
-    """Return where a gradient is wrong: every wrong element and by how much (None: not finite), or the share of wrong ones in each cell of a grid."""
-    gap, wrong = gap.cpu(), wrong.cpu()
-    picture: dict[str, JSON] = {"name": gradient_name(path), "shape": list(gap.shape), "wrong": int(wrong.sum()), "tolerance": allowed}
-    if gap.numel() <= LISTED:
-        errors = gap[wrong].tolist()
-        where: list[JSON] = [int(i) for i in wrong.flatten().nonzero().flatten()]
-        return {**picture, "where": where, "error": [float(f"{error:.2g}") if math.isfinite(error) else None for error in errors]}
-    rows = wrong.reshape(-1, gap.shape[-1])
-    cells = min(GRID[0], rows.shape[0]), min(GRID[1], rows.shape[1])
-    share = torch.nn.functional.adaptive_avg_pool2d(rows[None].to(torch.float64), cells).flatten().tolist()
-    return {**picture, "grid": {"rows": cells[0], "columns": cells[1], "share": [round(value, 3) for value in share]}}
-
-
-def _number(value: Tensor) -> str:
-    item = value.item()
-    return f"{item:.6g}"
+    evidence = Evidence(text, *told_apart(got[at].item(), expected[at].item()), float(gap[at]), allowed, tolerance.WHY_ANALYTIC)
+    return Spot(got, expected, cotangents, evidence, picture(gradient_name(path), gap, allowed))

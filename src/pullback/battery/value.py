@@ -8,10 +8,12 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor
 
+from ..report.finding import Evidence
 from . import numeric, tolerance
 from .evaluate import Evaluator, Outcome, UserCodeError, copy_tensor, differentiable, random_like
 from .noisy import pooled
 from .single import narrow_inside
+from .words import interval
 
 DIRECTIONS = 4
 COTANGENTS = 2
@@ -65,6 +67,10 @@ class InputVerdict:
     @property
     def expected(self) -> float:
         return (self.low + self.high) / 2
+
+    def evidence(self, text: str) -> Evidence:
+        """Return the comparison as evidence."""
+        return Evidence(text, *interval(self.got, self.low, self.high), self.error, self.tolerance, tolerance.WHY_DIFFERENCE)
 
 
 @dataclass(slots=True)

@@ -87,5 +87,6 @@ def _kind(got: Tensor, expected: Tensor) -> str:
         return "got has the opposite sign there"
     if ratio.numel() > 1:
         low, high = float(ratio.min()), float(ratio.max())
-        return f"got / expected lies between {low:.3g} and {high:.3g} there"
+        between = f"lies between {low:.3g} and {high:.3g}" if f"{low:.3g}" != f"{high:.3g}" else f"is {low:.3g}"
+        return f"got / expected {between} there"
     return ""

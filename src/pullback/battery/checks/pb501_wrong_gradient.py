@@ -19,7 +19,7 @@ from ..correct import corrected_line
 from ..diagnose import causes
 from ..edges import agree, by_entry, failures
 from ..evaluate import UserCodeError
-from ..locate import locate
+from ..locate import locate, locate_at
 from ..probe import Probe, gradient_name
 from ..refusals import refuses
 from ..rounding import rounded_away
@@ -111,24 +111,20 @@ class WrongGradient(Check):
 
     def _wrong_in_branch(self, probe: Probe, variant: Variant, wrong: InputVerdict) -> Finding:
         nothing = "no gradient" if wrong.none else "a wrong gradient"
+        spot = locate_at(probe, wrong.path, variant.evaluator)
         return self.finding(
             probe,
             f"{probe.backward_name_of(wrong.path)} returns {nothing} for {wrong.path} with {variant.name}",
             evidence=[
-                Evidence(
-                    f"with {variant.name}, along a random direction of {wrong.path}, paired with a random grad_output",
-                    f"{wrong.got:.6g}",
-                    f"{wrong.low:.6g}" if wrong.low == wrong.high else f"{wrong.low:.6g} … {wrong.high:.6g}",
-                    wrong.error,
-                    wrong.tolerance,
-                    tolerance.WHY_DIFFERENCE,
-                )
+                *([] if spot is None else [spot.evidence]),
+                wrong.evidence(f"with {variant.name}, along a random direction of {wrong.path}, paired with a random grad_output"),
             ],
             cause=f"a branch of backward for {variant.path} is wrong; as in the sample the gradient is right",
             certain=True,
             fix=f"Check {gradient_name(wrong.path)} in the branch that {variant.name} takes.",
             severity="warning" if variant.guessed and isinstance(dict(variant.evaluator.named)[variant.path], Tensor) else "error",
             path=wrong.path,
+            attachments=None if spot is None else spot.attachments,
         )
 
     def _raises_in_branch(self, probe: Probe, variant: Variant, error: UserCodeError) -> Finding:
@@ -145,22 +141,15 @@ class WrongGradient(Check):
     def _wrong(self, probe: Probe, wrong: InputVerdict) -> Finding:
         spot = locate(probe, wrong.path)
         guesses = causes(probe, wrong.path)
-        evidence = [
-            Evidence(
-                f"along a random direction of {wrong.path}, paired with a random grad_output",
-                f"{wrong.got:.6g}",
-                f"{wrong.low:.6g}" if wrong.low == wrong.high else f"{wrong.low:.6g} … {wrong.high:.6g}",
-                wrong.error,
-                wrong.tolerance,
-                tolerance.WHY_DIFFERENCE,
-            )
-        ]
+        evidence = [wrong.evidence(f"along a random direction of {wrong.path}, paired with a random grad_output")]
         attachments = dict(spot.attachments) if spot is not None else {}
         if spot is not None:
             evidence.insert(0, spot.evidence)
         if guesses:
             attachments["cause"] = guesses[0].name
-        where = describe(spot.got, spot.expected, {leaf.path: leaf.template for leaf in probe.exact.leaves}) if spot is not None else ""
+        if spot is not None and not guesses:
+            where = describe(spot.got, spot.expected, {leaf.path: leaf.template for leaf in probe.exact.leaves})
+            evidence += [Evidence(f"no known pattern explains it: {where}")] if where else []
         single = bool(guesses) and guesses[0].name == "low-precision-inside" and "float32" in guesses[0].text
         return self.finding(
             probe,
@@ -169,7 +158,7 @@ class WrongGradient(Check):
             severity="note" if single else "error",
             path=wrong.path,
             attachments=attachments,
-            cause=guesses[0].text if guesses else f"no known pattern explains it: {where}" if where else None,
+            cause=guesses[0].text if guesses else None,
             certain=bool(guesses) and guesses[0].certain,
             fix=_fix(probe, wrong.path, guesses[0] if guesses else None),
         )

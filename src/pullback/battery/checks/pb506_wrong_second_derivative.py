@@ -12,6 +12,7 @@ from ..base import Check, Skipped, Unsupported
 from ..evaluate import UserCodeError
 from ..probe import Probe
 from ..second import SecondMismatch, SecondTest
+from ..words import interval
 
 
 class WrongSecondDerivative(Check):
@@ -72,8 +73,7 @@ class WrongSecondDerivative(Check):
             evidence=[
                 Evidence(
                     f"derivative of the gradient of {wrong.loss} along a random direction of {wrong.path}",
-                    f"{wrong.got:.6g}",
-                    f"{wrong.low:.6g}" if wrong.low == wrong.high else f"{wrong.low:.6g} … {wrong.high:.6g}",
+                    *interval(wrong.got, wrong.low, wrong.high),
                     wrong.error,
                     wrong.allowed,
                     tolerance.WHY_DIFFERENCE,

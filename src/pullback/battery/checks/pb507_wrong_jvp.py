@@ -11,6 +11,7 @@ from ..base import Check, Skipped, Unsupported
 from ..evaluate import UserCodeError
 from ..forward_mode import JvpMismatch, wrong_tangent
 from ..probe import Probe
+from ..words import interval
 
 
 class WrongJvp(Check):
@@ -61,6 +62,7 @@ class WrongJvp(Check):
             yield self._flag(probe, flags, wrong)
             return
         if wrong is not None:
+            got, expected = interval(wrong.got, wrong.low, wrong.high)
             yield self.finding(
                 probe,
                 f"{function.__name__}.jvp is not the derivative of forward along {wrong.path}",
@@ -68,8 +70,8 @@ class WrongJvp(Check):
                 evidence=[
                     Evidence(
                         f"tangents of the outputs for a random tangent of {wrong.path}, paired with random weights",
-                        "no output has a tangent" if wrong.missing else f"{wrong.got:.6g}",
-                        f"{wrong.low:.6g}" if wrong.low == wrong.high else f"{wrong.low:.6g} … {wrong.high:.6g}",
+                        "no output has a tangent" if wrong.missing else got,
+                        expected,
                         wrong.error,
                         wrong.allowed,
                         tolerance.WHY_DIFFERENCE,
@@ -88,8 +90,7 @@ class WrongJvp(Check):
             evidence=[
                 Evidence(
                     f"forward mode along {wrong.path}, derived from the declaration",
-                    f"{wrong.got:.6g}",
-                    f"{wrong.low:.6g}" if wrong.low == wrong.high else f"{wrong.low:.6g} … {wrong.high:.6g}",
+                    *interval(wrong.got, wrong.low, wrong.high),
                     wrong.error,
                     wrong.allowed,
                     tolerance.WHY_DIFFERENCE,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...report.finding import Evidence, Finding
-from .. import tolerance
 from ..base import Check, Skipped
 from ..conjugates import missing_conjugate
 from ..evaluate import differentiable
@@ -54,14 +53,7 @@ class MissingConjugate(Check):
                     probe,
                     f"{probe.backward_name} misses a complex conjugate in the gradient for {wrong.path}",
                     evidence=[
-                        Evidence(
-                            f"along a random direction of {wrong.path}, paired with a random complex grad_output",
-                            f"{wrong.got:.6g}",
-                            f"{wrong.expected:.6g}",
-                            wrong.error,
-                            wrong.tolerance,
-                            tolerance.WHY_DIFFERENCE,
-                        ),
+                        wrong.evidence(f"along a random direction of {wrong.path}, paired with a random complex grad_output"),
                         Evidence(f"{form} passes the same test on fresh directions"),
                     ],
                     cause="a factor of grad_output is not conjugated",

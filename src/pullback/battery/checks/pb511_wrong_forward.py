@@ -8,7 +8,7 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from ...report.finding import Evidence, Finding
+from ...report.finding import JSON, Evidence, Finding
 from .. import honesty, tolerance
 from ..against import Against, in_double
 from ..base import Check, Skipped
@@ -126,9 +126,9 @@ class WrongForward(Check):
             return None
         if probe.repeats.forward_draws:
             raise Skipped("the op draws random numbers, and not the ones its reference draws")
-        return self._differs(probe, where, evidence)
+        return self._differs(probe, where, evidence, picture=against.picture(values))
 
-    def _differs(self, probe: Probe, where: str, evidence: Evidence, cause: str | None = None) -> Finding:
+    def _differs(self, probe: Probe, where: str, evidence: Evidence, cause: str | None = None, picture: Mapping[str, JSON] | None = None) -> Finding:
         what = f"{probe.target.name}.forward" if probe.target.function else probe.target.name
         return self.finding(
             probe,
@@ -138,6 +138,7 @@ class WrongForward(Check):
             cause=cause,
             certain=cause is not None,
             fix="Compare intermediate results of forward with the reference's; gradients are compared once the outputs agree.",
+            attachments=picture,
         )
 
     def _shapes(self, probe: Probe, against: Against) -> Finding | None:

@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+import torch
 from torch import Tensor
 
 from ...report.finding import Evidence, Finding
-from .. import layouts, tolerance
+from .. import layouts
 from ..base import Check
 from ..compare import Gap, by_rounding, gradient_scales, largest_gap
 from ..evaluate import Outcome, UserCodeError, copy_tensor
-from ..probe import Probe, gradient_name
+from ..probe import Probe, gradient_name, same
 
 
 class StridedGradOutput(Check):
@@ -46,13 +47,12 @@ class StridedGradOutput(Check):
     def run(self, probe: Probe) -> Iterator[Finding]:
         outcome = probe.exact.forward()
         cotangents = probe.cotangents(outcome)
-        writes = probe.explained("", "PB608")
         for layout in layouts.of_cotangents(outcome.live):
-            if writes and "expanded" in layout.name:
-                continue
             values = [layout.values(c) for c in cotangents]
-            packed = self._gradients(probe, [copy_tensor(v, like=y) for v, y in zip(values, outcome.live, strict=True)])
-            if isinstance(packed, UserCodeError):
+            given = [copy_tensor(v, like=y) for v, y in zip(values, outcome.live, strict=True)]
+            packed = self._gradients(probe, given)
+            written = not all(map(same, given, values))
+            if isinstance(packed, UserCodeError) or (written and "expanded" in layout.name):
                 continue
             laid_out = [layout.apply(v) for v in values]
             got = self._gradients(probe, [layout.apply(v) for v in values])
@@ -86,26 +86,18 @@ class StridedGradOutput(Check):
             evidence=[Evidence(f"grad_output {shown}", got=error.short, expected="the gradient; laid out like the output it is given")],
             cause="backward expects one memory layout (the same values, laid out like the output, are taken)",
             certain=True,
-            fix="grad_output = grad_output.contiguous() (or .reshape instead of .view) at the top of backward",
+            fix=f"grad_output = grad_output.{_like_output(probe)} (or .reshape instead of .view) at the top of backward",
         )
 
     def _wrong(self, probe: Probe, shown: str, gap: Gap) -> Finding:
         return self.finding(
             probe,
-            f"{probe.backward_name} is wrong when grad_output is not contiguous",
-            evidence=[
-                Evidence(
-                    f"grad_output {shown}: {gradient_name(gap.path)} is another one; laid out like the output: right",
-                    gap.got,
-                    gap.expected,
-                    gap.error,
-                    gap.allowed,
-                    tolerance.WHY_ANALYTIC,
-                )
-            ],
+            f"{probe.backward_name} is wrong when grad_output is not {'contiguous' if _packed(probe) else 'laid out like the output'}",
+            evidence=[gap.evidence(f"grad_output {shown}: {gradient_name(gap.path)} is another one; laid out like the output: right")],
             cause="the backward ignores strides (the same values, laid out like the output, give another gradient)",
             certain=True,
-            fix="grad_output = grad_output.contiguous() at the top of backward",
+            fix=f"grad_output = grad_output.{_like_output(probe)} at the top of backward",
+            attachments=gap.picture(),
         )
 
     def _ignores_lazy_bit(self, probe: Probe, layout: layouts.Layout, gap: Gap) -> Finding:
@@ -115,8 +107,23 @@ class StridedGradOutput(Check):
             probe,
             f"{probe.backward_name} ignores the {bit} bit of grad_output",
             severity="error" if conj else "note",
-            evidence=[Evidence(f"grad_output {layout.name}: {gradient_name(gap.path)}", gap.got, gap.expected, gap.error, gap.allowed)],
+            evidence=[gap.evidence(f"grad_output {layout.name.rstrip(',')}: {gradient_name(gap.path)}")],
             cause=f"memory is read without the pending {pending} (resolved, the same values are right)",
             certain=True,
             fix=f"grad_output = grad_output.resolve_{bit}().contiguous() before its pointer is taken",
+            attachments=gap.picture(),
         )
+
+
+def _packed(probe: Probe) -> bool:
+    outcome = probe.baseline.outcome
+    return outcome is None or all(y.is_contiguous() for y in outcome.live if y.layout is torch.strided)
+
+
+def _like_output(probe: Probe) -> str:
+    """Return the call that lays grad_output out as backward expects it: like the output."""
+    if _packed(probe):
+        return "contiguous()"
+    assert probe.baseline.outcome is not None
+    last = all(y.dim() == 4 and y.is_contiguous(memory_format=torch.channels_last) for y in probe.baseline.outcome.live)
+    return "contiguous(memory_format=torch.channels_last)" if last else "new_empty_strided(output.shape, output.stride()).copy_(grad_output)"

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...report.finding import Evidence, Finding
-from .. import tolerance
 from ..base import Check, Skipped
 from ..input_layouts import Trial, trials
 from ..probe import Probe, gradient_name
@@ -71,15 +70,9 @@ class StridedInput(Check):
             f"{'forward of ' + probe.target.name if forward else probe.backward_name} is wrong when {trial.path} is not laid out as in the sample",
             location=probe.forward_location if forward else None,
             evidence=[
-                Evidence(
-                    f"{trial.path} {trial.shown}: {what} differs from that for the same values in the sample's layout",
-                    gap.got,
-                    gap.expected,
-                    gap.error,
-                    gap.allowed,
-                    tolerance.WHY_ANALYTIC,
-                )
+                gap.evidence(f"{trial.path} {trial.shown}: {what} differs from that for the same values in the sample's layout"),
             ],
+            attachments=gap.picture(what),
             cause=f"the strides of {trial.path} are ignored (the same values in the sample's layout give another result)",
             certain=True,
             fix=f"{trial.path} = {trial.path}.contiguous() at the top of forward, before it is used and saved.",

@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 
 from ...report.finding import Evidence, Finding
-from .. import tolerance
 from ..base import Check
 from ..compare import Gap, gradient_scales, largest_gap
 from ..evaluate import Outcome, UserCodeError, copy_tensor
@@ -98,10 +97,12 @@ class RequiresGradSubset(Check):
             probe,
             f"{'forward of ' + probe.target.name if forward else probe.backward_name} raises when {subset.said}",
             location=probe.forward_location if forward else None,
-            evidence=[Evidence(f"{error.stage} with {subset.said}", error.short, "no error, as when all inputs require grad")],
+            evidence=[Evidence(f"{error.stage} when {subset.said}", error.short, "no error, as when all inputs require grad")],
             cause=cause,
             certain=unbound,
-            fix="Set every gradient to None first, then compute each under its own ctx.needs_input_grad[i].",
+            fix="Leave nothing undefined that is used later: forward computes its result whatever requires grad."
+            if forward
+            else "Set every gradient to None first, then compute each under its own ctx.needs_input_grad[i].",
         )
 
     def _wrong(self, probe: Probe, subset: Subset, gap: Gap) -> Finding:
@@ -109,9 +110,8 @@ class RequiresGradSubset(Check):
         return self.finding(
             probe,
             f"{probe.backward_name} {'drops' if gap.got == 'None' else 'changes'} {name} when {subset.said}",
-            evidence=[
-                Evidence(f"{name} with {subset.said}, against all inputs", gap.got, gap.expected, gap.error, gap.allowed, tolerance.WHY_ANALYTIC)
-            ],
+            evidence=[gap.evidence(f"{name} when {subset.said}, against all inputs")],
+            attachments=gap.picture(),
             cause="a branch looks at the wrong entry of needs_input_grad, or at another input's requires_grad",
             fix=f"Compute {name} wherever the entry of {gap.path} in ctx.needs_input_grad is true, whatever the other inputs need.",
             path=gap.path,
@@ -122,7 +122,8 @@ class RequiresGradSubset(Check):
             probe,
             f"forward of {probe.target.name} returns another {gap.path} when {subset.said}",
             location=probe.forward_location,
-            evidence=[Evidence(f"{gap.path} with {subset.said}", gap.got, gap.expected, gap.error, gap.allowed, tolerance.WHY_ANALYTIC)],
+            evidence=[gap.evidence(f"{gap.path} when {subset.said}")],
+            attachments=gap.picture(gap.path),
             cause="forward branches on requires_grad or needs_input_grad",
             fix="Branch only around what backward needs, never around the result.",
         )

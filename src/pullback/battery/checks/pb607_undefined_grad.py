@@ -9,7 +9,6 @@ from torch import Tensor
 
 from ... import _compat
 from ...report.finding import Evidence, Finding
-from .. import tolerance
 from ..base import Check, Skipped
 from ..compare import Gap, gradient_scales, largest_gap
 from ..evaluate import UserCodeError, copy_tensor
@@ -115,7 +114,8 @@ class UndefinedGrad(Check):
         return self.finding(
             probe,
             f"{probe.backward_name} returns a wrong {name} when {said}",
-            evidence=[Evidence(f"{name} when {said}", gap.got, f"{gap.expected}, as for zeros", gap.error, gap.allowed, tolerance.WHY_ANALYTIC)],
+            evidence=[replace(gap.evidence(f"{name} when {said}"), expected=f"{gap.expected}, as for zeros")],
+            attachments=gap.picture(),
             cause="a branch on `is None` drops the terms of other outputs",
             fix="Let each output's gradient add its own terms, whatever the others are.",
             path=gap.path,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ...report.finding import Evidence, Finding
-from .. import tolerance
 from ..base import Check, Unsupported
 from ..compare import Gap, gradient_scales, largest_gap
 from ..evaluate import UserCodeError
@@ -67,7 +66,8 @@ class SecondBackwardDiffers(Check):
         return self.finding(
             probe,
             f"{probe.backward_name} returns another {name} when it is called a second time on a retained graph",
-            evidence=[Evidence(f"{name}, second backward against the first", gap.got, gap.expected, gap.error, gap.allowed, tolerance.WHY_ANALYTIC)],
+            evidence=[gap.evidence(f"{name}, second backward against the first")],
+            attachments=gap.picture(),
             cause="backward changes something that it reads: a saved tensor in place, an attribute of ctx or a global",
             fix="Leave saved tensors and ctx as they are in backward: out-of-place operations, or clone first.",
             path=gap.path,

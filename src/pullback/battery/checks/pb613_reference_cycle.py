@@ -16,6 +16,7 @@ from ..base import Check
 from ..evaluate import UserCodeError
 from ..keeping import Origin, observe, origins, owner
 from ..probe import Probe
+from ..words import listed
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +59,8 @@ class ReferenceCycle(Check):
         survival = _survival(probe)
         if not survival.before and not survival.after:
             return
-        names = " and ".join(dict.fromkeys(o.kept.path if not o.kept.saved else o.kept.name for o in holding))
+        names = list(dict.fromkeys(o.kept.path if not o.kept.saved else o.kept.name for o in holding))
+        verb = "is" if len(names) == 1 else "are"
         view = any(o.source == "view of an output" for o in holding)
         when = "also after backward" if survival.after else "until backward runs"
         freed = "the cyclic collector frees it" if survival.collected else "the cyclic collector does not free it: it leaks for good"
@@ -67,7 +69,7 @@ class ReferenceCycle(Check):
             f"{owner(probe)}.forward keeps {'a view of ' if view else ''}an output on ctx, a reference cycle",
             location=probe.forward_location,
             evidence=[Evidence(f"the output is alive when its last user is gone, {when}; {freed}", got="alive", expected="freed")],
-            cause=f"{names} {'is a view of the output' if view else 'is the output'}: output → its graph node → ctx → output",
+            cause=f"{listed(names)} {verb} {'a view of the output' if view else 'the output'}: output → its graph node → ctx → output",
             certain=True,
             fix=_fix(holding[0], view),
         )

@@ -18,6 +18,7 @@ from ..probe import Probe, gradient_name, same
 from ..state import pristine
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
+RETURNED = "a gradient that backward returned"
 
 
 @dataclass(slots=True)
@@ -188,9 +189,10 @@ class StateAcrossCalls(Check):
         return None
 
     def _overwrites(self, probe: Probe, what: str) -> Finding:
+        which = "for" if what == RETURNED else "of"
         return self.finding(
             probe,
-            f"{probe.target.name} overwrites what it returned: a later call changes {what} of an earlier one",
+            f"{probe.target.name} overwrites what it returned: a later call changes {what} {which} an earlier one",
             location=probe.forward_location if what.startswith("output") else probe.backward_location,
             evidence=[Evidence(f"{what} of the first call after a second call with other inputs", got="changed", expected="unchanged")],
             cause="a buffer that is kept between calls is returned",
@@ -206,7 +208,7 @@ class StateAcrossCalls(Check):
             evidence=[
                 Evidence(f"{path} of forward, before and after one backward; without it two forwards agree", got="different", expected="the same")
             ],
-            cause="backward writes into something that the arguments hold (a cache, a buffer)",
+            cause="backward writes into a cache or a buffer that the arguments hold",
             certain=True,
             fix="work on a copy in backward: the out-of-place operation, or .clone() before the first write",
             path="",
@@ -217,7 +219,7 @@ class StateAcrossCalls(Check):
             probe,
             f"{probe.backward_name} is wrong when the op is used twice before backward",
             evidence=[Evidence(f"two calls {how}, then the backward of call {order[0] + 1} first: {what}", got, expected)],
-            cause="something of one call is kept where the next call overwrites it (a class attribute, a global, a shared buffer)",
+            cause="something of one call is kept where the next call overwrites it: a class attribute, a global, a shared buffer",
             certain=True,
             fix="keep what backward needs on ctx: save_for_backward for tensors, attributes for the rest",
         )
@@ -228,7 +230,7 @@ class StateAcrossCalls(Check):
             probe,
             f"{probe.target.name} behaves differently in {names[1]} once it has run in {names[0]}",
             evidence=[Evidence(f"{names[1]} after {names[0]}: {what}", got, expected)],
-            cause="something made for the first dtype is kept and used again (a cache whose key leaves out the dtype, a global buffer)",
+            cause="something made for the first dtype is kept and used again: a cache whose key leaves out the dtype, or a global buffer",
             certain=True,
             fix="make the dtype part of the cache's key, or keep nothing between calls",
             path="",
@@ -279,7 +281,7 @@ def _overwritten(evaluator: Evaluator, call: _Call) -> str:
     for leaf, now, then in zip(evaluator.wanted, call.gradients, call.copies, strict=True):
         if not same(now, then):
             return gradient_name(leaf.path)
-    return "" if all(same(now, then) for now, then in call.returned) else "a gradient that backward returned"
+    return "" if all(same(now, then) for now, then in call.returned) else RETURNED
 
 
 def _gap(evaluator: Evaluator, got: list[Tensor | None], expected: list[Tensor | None]) -> tuple[str, str, str] | None:

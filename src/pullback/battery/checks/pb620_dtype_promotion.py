@@ -87,7 +87,9 @@ class DtypePromotion(Check):
             f"{probe.backward_name} returns a {_name(got)} gradient for {name} when the inputs are {_name(dtype)}",
             severity="warning" if narrow else "note",
             evidence=[Evidence(f"all floating arguments {_name(dtype)}, output {_name(dtype)}", got=_name(got), expected=_name(dtype))],
-            cause="digits are lost before the engine casts it back" if narrow else "the engine casts it to the input's dtype",
+            cause="digits are lost before the engine casts it back"
+            if narrow
+            else "a tensor of a wider dtype takes part in backward; the engine casts the gradient back",
             fix=f"make tensors in backward with dtype={name}.dtype, or cast the gradient at the end",
             path=name,
         )

@@ -9,11 +9,13 @@ import torch
 from torch import Tensor
 
 from ...report.clean import clean
-from ...report.finding import Evidence, Finding
+from ...report.finding import Finding
 from .. import tolerance
 from ..base import Check, Skipped, Unsupported
+from ..compare import Gap, beyond, unlike
 from ..functional import Functional, functional, held
 from ..keeping import owner
+from ..picture import differences
 from ..probe import Probe, gradient_name
 
 LARGEST = 4096
@@ -78,14 +80,14 @@ class FuncMismatch(Check):
         if not compared and refusal:
             raise Unsupported(refusal)
 
-    def _wrong(self, probe: Probe, name: str, found: tuple[str, float, float]) -> Finding:
-        part, error, allowed = found
+    def _wrong(self, probe: Probe, name: str, found: Gap) -> Finding:
         return self.finding(
             probe,
             f"{name} of {owner(probe)} differs from autograd",
-            evidence=[Evidence(f"{name}: {part}", error=error, tolerance=allowed, why_tolerance=tolerance.WHY_ANALYTIC)],
+            evidence=[found.evidence(f"{name}: {found.path}")],
             cause="backward uses more than what save_for_backward carries through transforms: an attribute, a global, a test of requires_grad",
             fix="save tensors by save_for_backward in setup_context, and decide by ctx.needs_input_grad",
+            attachments=found.picture(found.path),
         )
 
 
@@ -181,18 +183,18 @@ def _flat(nested: object) -> Tensors:
     return tuple(t for part in nested for t in _flat(part))  # type: ignore[attr-defined]
 
 
-def _gap(op: Functional, got: Tensors, expected: Tensors) -> tuple[str, float, float] | None:
+def _gap(op: Functional, got: Tensors, expected: Tensors) -> Gap | None:
     for i, (a, b) in enumerate(zip(got, expected, strict=True)):
         name = gradient_name(op.paths[i]) if len(got) == len(op.paths) else f"block {i}"
         if a is None or b is None or a.shape != b.shape:
             other = b if a is None else a
             if (a is None or b is None) and (other is None or not bool(other.any())):
                 continue
-            return name, float("inf"), 0.0
+            return unlike(name, a, b)
         if not a.numel() or not bool(torch.isfinite(b).all()):
             continue
         allowed = tolerance.analytic(b.dtype, float(b.detach().abs().max()))
-        error = float(torch.nan_to_num((a - b).detach().abs(), nan=torch.inf).max())
-        if error > allowed:
-            return name, error, allowed
+        found = beyond(name, a.detach(), b.detach(), differences(a, b), allowed)
+        if found is not None:
+            return found
     return None

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from functools import partial
 
-from ...report.finding import Evidence, Finding
-from .. import tolerance
+from ...report.finding import Finding
 from ..base import Check, Unsupported
+from ..compare import Gap
 from ..compiling import Compilable, attempt, compiled, fresh, gap
 from ..keeping import owner
 from ..probe import Probe, gradient_name
@@ -51,17 +51,18 @@ class CompileMismatch(Check):
                 continue
             found = gap(("output",) * len(outputs), got[0], outputs) or gap(op.paths, got[1], gradients)
             if found is not None:
-                yield self._wrong(probe, backend, *found)
+                yield self._wrong(probe, backend, found)
                 return
         if refusal is not None:
             raise refusal
 
-    def _wrong(self, probe: Probe, backend: str, path: str, error: float, allowed: float) -> Finding:
-        name = path if path == "output" else gradient_name(path)
+    def _wrong(self, probe: Probe, backend: str, gap: Gap) -> Finding:
+        name = gap.path if gap.path == "output" else gradient_name(gap.path)
         return self.finding(
             probe,
             f"{owner(probe)} gives another {name} under torch.compile",
-            evidence=[Evidence(f"backend {backend}: {name}", error=error, tolerance=allowed, why_tolerance=tolerance.WHY_ANALYTIC)],
+            evidence=[gap.evidence(f"backend {backend}: {name}")],
             cause="something in forward or backward is not a function of its arguments, or reads memory that the compiler moved",
             fix="keep state out of forward and backward; wrap opaque code by torch.library.custom_op",
+            attachments=gap.picture(name),
         )

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor
 
 from ... import trees
-from ...report.finding import Evidence, Finding
-from .. import tolerance
+from ...report.finding import Finding
 from ..base import Check, Skipped, Unsupported
+from ..compare import Gap
 from ..compiling import Call, Compilable, attempt, compiled, fresh, gap, paired
 from ..evaluate import UserCodeError
 from ..keeping import owner
-from ..probe import Probe
+from ..probe import Probe, gradient_name
 from ..truth import eager
 
 BACKENDS = ("eager", "aot_eager")
@@ -72,17 +72,18 @@ class FuncCompileMismatch(Check):
                     refusals.append(refusal)
                     continue
                 compared += 1
-                found = gap(_names(op, expected), got, expected)
+                found = gap(_names(op, name, expected), got, expected)
                 if found is not None:
-                    yield self._wrong(probe, name, backend, found, _drops(probe, op, transform, arguments, got))
+                    yield self._wrong(probe, name, backend, found, _drops(probe, op, name, transform, arguments, got))
                     return
         if not compared and refusals:
             raise refusals[0]
 
-    def _wrong(self, probe: Probe, name: str, backend: str, found: tuple[str, float, float], dropped: bool) -> Finding:
-        path, error, allowed = found
+    def _wrong(self, probe: Probe, name: str, backend: str, found: Gap, dropped: bool) -> Finding:
+        path = found.path if found.path in (leaf.path for leaf in probe.exact.wanted) else None
+        what = found.path if path is None else gradient_name(path)
         op = owner(probe)
-        evidence = [Evidence(f"{path}, compiled (backend {backend}) and not", error=error, tolerance=allowed, why_tolerance=tolerance.WHY_ANALYTIC)]
+        evidence = [found.evidence(f"{what}, compiled by the backend {backend} against uncompiled")]
         if dropped:
             return self.finding(
                 probe,
@@ -95,14 +96,16 @@ class FuncCompileMismatch(Check):
                 "compiled .backward() is not concerned.",
                 upstream="pytorch/pytorch#193279",
                 path=path,
+                attachments=found.picture(what),
             )
         return self.finding(
             probe,
-            f"torch.compile({name}({op})) does not give what it gives uncompiled for {path}",
+            f"torch.compile({name}({op})) gives another {what} than uncompiled",
             severity="error",
             evidence=evidence,
             fix="call the op through torch.compiler.allow_in_graph(f), f a function at the top of a module",
             path=path,
+            attachments=found.picture(what),
         )
 
 
@@ -167,18 +170,18 @@ def _flat(results: Any) -> tuple[Tensor, ...]:
     return tuple(t for _, t in trees.leaves(results) if isinstance(t, Tensor))
 
 
-def _names(op: Compilable, results: Any) -> tuple[str, ...]:
+def _names(op: Compilable, transform: str, results: Any) -> tuple[str, ...]:
     """Return gradients by the names of their inputs, other results by number."""
-    return op.paths if len(results) == len(op.paths) else tuple(f"result {i}" for i in range(len(results)))
+    return op.paths if len(results) == len(op.paths) and transform != "torch.vmap" else tuple(f"result {i}" for i in range(len(results)))
 
 
-def _drops(probe: Probe, op: Compilable, transform: Transform, arguments: tuple[Tensor, ...], got: tuple[Tensor, ...]) -> bool:
+def _drops(probe: Probe, op: Compilable, name: str, transform: Transform, arguments: tuple[Tensor, ...], got: tuple[Tensor, ...]) -> bool:
     """Return whether the compiled result is what the transform gives of forward without the custom backward."""
     try:
         expected = _flat(transform(Compilable(probe, eager(probe.native)).call)(*arguments))
     except Exception:
         return _is_derivative_of_forward(probe, op, got)
-    return len(expected) == len(got) and gap(_names(op, expected), got, expected) is None
+    return len(expected) == len(got) and gap(_names(op, name, expected), got, expected) is None
 
 
 def _is_derivative_of_forward(probe: Probe, op: Compilable, got: object) -> bool:

@@ -7,8 +7,7 @@ from typing import Any
 
 import torch
 
-from ...report.finding import Evidence, Finding
-from .. import tolerance
+from ...report.finding import Finding
 from ..base import Check
 from ..compiling import Compilable, attempt, gap
 from ..keeping import owner
@@ -47,18 +46,11 @@ class ExportDropsBackward(Check):
         got = attempt(lambda: op.gradients(torch.export.export(Module(), op.points).module()))
         found = gap(op.paths, got, expected)
         if found is not None:
-            path, error, allowed = found
             yield self.finding(
                 probe,
                 f"torch.export drops the custom backward of {owner(probe)}",
-                evidence=[
-                    Evidence(
-                        f"the exported program's {gradient_name(path)}",
-                        error=error,
-                        tolerance=allowed,
-                        why_tolerance=tolerance.WHY_ANALYTIC,
-                    )
-                ],
+                evidence=[found.evidence(f"the exported program's {gradient_name(found.path)}")],
+                attachments=found.picture(),
                 cause="export records the operators of forward; autograd differentiates those",
                 certain=True,
                 fix="torch.library.custom_op with register_autograd",

@@ -7,7 +7,6 @@ from collections.abc import Iterator
 import torch
 
 from ...report.finding import Evidence, Finding
-from .. import tolerance
 from ..base import Check, Skipped
 from ..compare import largest_gap
 from ..evaluate import Evaluator, UserCodeError
@@ -95,16 +94,8 @@ class WrongDevice(Check):
             probe,
             f"{owner(probe)}.{stage} on {place} gives another {what} than on the CPU",
             location=probe.forward_location if stage == "forward" else probe.backward_location,
-            evidence=[
-                Evidence(
-                    f"{what} on {place}, current device cuda:{torch.cuda.current_device()}, against the CPU",
-                    got=gap.got,
-                    expected=gap.expected,
-                    error=gap.error,
-                    tolerance=gap.allowed,
-                    why_tolerance=tolerance.WHY_ANALYTIC,
-                )
-            ],
+            evidence=[gap.evidence(f"{what} on {place}, current device cuda:{torch.cuda.current_device()}, against the CPU")],
+            attachments=gap.picture(what.removeprefix("the ")),
             cause="the code for CUDA computes something else, or was launched on the current device instead of that of its arguments",
             fix="with torch.cuda.device(x.device): around the launch; compare the kernel with the CPU code",
             path=gap.path if stage == "backward" else None,

@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from ... import _compat
-from ...report.finding import Evidence, Finding
-from .. import tolerance
+from ...report.finding import Finding
 from ..base import Check
 from ..compare import Gap, largest_gap
 from ..evaluate import Arguments, Evaluator, UserCodeError, copy_tensor, differentiable
@@ -65,16 +64,8 @@ class WrongStream(Check):
             probe,
             f"{owner(probe)}.{stage} does not run on the current stream: {what} is computed from what was there before",
             location=probe.forward_location if stage == "forward" else probe.backward_location,
-            evidence=[
-                Evidence(
-                    "on a side stream whose work is late",
-                    got=gap.got,
-                    expected=gap.expected,
-                    error=gap.error,
-                    tolerance=gap.allowed,
-                    why_tolerance=tolerance.WHY_ANALYTIC,
-                )
-            ],
+            evidence=[gap.evidence("on a side stream whose work is late")],
+            attachments=gap.picture(what.removeprefix("the ")),
             cause="kernels are launched on another stream, which does not wait for the current one",
             fix="launch on torch.cuda.current_stream(), or wait_stream before and after",
             path=gap.path if stage == "backward" else None,

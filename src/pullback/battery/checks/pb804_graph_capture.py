@@ -9,7 +9,6 @@ from torch import Tensor
 
 from ...report.clean import clean
 from ...report.finding import Evidence, Finding
-from .. import tolerance
 from ..base import Check
 from ..compare import Gap, largest_gap
 from ..evaluate import Evaluator, UserCodeError, copy_tensor
@@ -84,16 +83,8 @@ class GraphCapture(Check):
             f"replayed in a CUDA graph on other values, {owner(probe)}.{stage} gives {what} of the values it was captured with, or garbage",
             severity="warning",
             location=probe.forward_location if stage == "forward" else probe.backward_location,
-            evidence=[
-                Evidence(
-                    f"{what}, replayed and called",
-                    got=gap.got,
-                    expected=gap.expected,
-                    error=gap.error,
-                    tolerance=gap.allowed,
-                    why_tolerance=tolerance.WHY_ANALYTIC,
-                )
-            ],
+            evidence=[gap.evidence(f"{what}, replayed and called")],
+            attachments=gap.picture(what.removeprefix("the ")),
             cause="a value was computed on the host when the graph was captured, or memory was used that torch does not keep for the graph",
             fix="compute it on the device, in tensors that torch allocates",
             path=gap.path if stage == "backward" else None,

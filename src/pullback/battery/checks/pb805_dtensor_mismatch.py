@@ -11,7 +11,6 @@ from torch import Tensor
 from ... import _compat
 from ...report.clean import clean
 from ...report.finding import Evidence, Finding
-from .. import tolerance
 from ..base import Check, Skipped, Unsupported
 from ..compare import Gap, largest_gap
 from ..evaluate import Evaluator, Outcome, UserCodeError, copy_tensor, differentiable
@@ -103,16 +102,8 @@ class DTensorMismatch(Check):
             probe,
             f"{owner(probe)}.{seen.stage} on DTensors gives another {what.removeprefix('the ')} than on plain tensors",
             location=probe.forward_location if seen.stage == "forward" else probe.backward_location,
-            evidence=[
-                Evidence(
-                    f"{count} processes, every input {seen.placement}: {what} differs",
-                    got=gap.got,
-                    expected=gap.expected,
-                    error=gap.error,
-                    tolerance=gap.allowed,
-                    why_tolerance=tolerance.WHY_ANALYTIC,
-                )
-            ],
+            evidence=[gap.evidence(f"{count} processes, every input {seen.placement}: {what} differs")],
+            attachments=gap.picture(what.removeprefix("the ")),
             cause="it computes with one shard what needs them all",
             fix="compute on the DTensor itself, or declare what the local computation means: local_map or register_sharding",
             path=gap.path if seen.stage == "backward" else None,

@@ -49,7 +49,7 @@ class SavedUnused(Check):
                 evidence=[
                     Evidence(
                         f"{kept.name}: {shown(kept.tensor)}, {size(kept)}; without it every gradient is the same, "
-                        f"in {found.settings} settings of what requires grad and of flags"
+                        f"in {found.settings} setting{'s' * (found.settings != 1)} of what requires grad and of flags"
                     )
                 ],
                 cause=f"backward gives the same gradients when {kept.path} is missing",

@@ -11,6 +11,7 @@ from ..base import Check
 from ..keeping import owner, shown
 from ..probe import Probe
 from ..unneeded import size, unneeded
+from ..words import listed
 
 
 class SavedMoreThanNeeded(Check):
@@ -39,15 +40,17 @@ class SavedMoreThanNeeded(Check):
 
     def run(self, probe: Probe) -> Iterator[Finding]:
         found = unneeded(probe)
-        cause = "backward reads only its shape, dtype, device, or whether it is there"
+        cause, here = "backward reads only its shape, dtype, device, or whether it is there", ""
         instead = ""
         if frozen := _frozen(probe):
-            cause = f"no gradient that this sample asks for depends on its values ({', '.join(frozen)} without requires_grad)"
-            instead = "; if a gradient not asked for needs the values, save them only under its ctx.needs_input_grad[i]"
+            here = f" while {listed(frozen)} {'does' if len(frozen) == 1 else 'do'} not require grad"
+            cause = f"no gradient depends on its values{here}; with other arguments one may"
+            instead = f"; if the gradient of {listed(frozen)} needs the values, save them under its ctx.needs_input_grad[i] only"
         for kept in found.values_unread:
+            shape = "its shape" if "[" in kept.name else f"ctx.shape = {kept.name}.shape"
             yield self.finding(
                 probe,
-                f"{owner(probe)} keeps {kept.name} for backward, which needs none of its values",
+                f"{owner(probe)} keeps {kept.name} for backward, which needs none of its values{here}",
                 status="waste",
                 location=probe.forward_location,
                 evidence=[
@@ -55,7 +58,7 @@ class SavedMoreThanNeeded(Check):
                 ],
                 cause=cause,
                 certain=True,
-                fix=f"keep what is needed, such as ctx.shape = {kept.name}.shape, and take dtype and device from grad_output{instead}",
+                fix=f"keep what is needed, such as {shape}, and take dtype and device from grad_output{instead}",
             )
 
 

@@ -13,6 +13,7 @@ from ..base import Check
 from ..evaluate import UserCodeError, copy_tensor
 from ..keeping import shown
 from ..probe import Probe, gradient_name
+from ..words import listed
 
 
 class UnneededWork(Check):
@@ -60,7 +61,7 @@ class UnneededWork(Check):
             yield self._unneeded(probe, found)
 
     def _unneeded(self, probe: Probe, found: dict[str, Tensor]) -> Finding:
-        names = " and ".join(gradient_name(name) for name in found)
+        names = listed(gradient_name(name) for name in found)
         return self.finding(
             probe,
             f"{probe.backward_name} computes {names} when {'it is' if len(found) == 1 else 'they are'} not needed",

@@ -10,6 +10,7 @@ from ...report.finding import Evidence, Finding
 from ..base import Check
 from ..keeping import Origin, origins, owner, shown
 from ..probe import Probe
+from ..words import listed
 
 TIMES = 2
 
@@ -49,7 +50,7 @@ class WholeStorageKept(Check):
                 yield self._whole(probe, kept, used, whole)
 
     def _whole(self, probe: Probe, kept: list[Kept], used: int, whole: int) -> Finding:
-        names = ", ".join(k.name for k in kept)
+        names = listed(k.name for k in kept)
         return self.finding(
             probe,
             f"{owner(probe)} keeps {names} for backward, and with it a block {whole / used:.3g} times as large",
