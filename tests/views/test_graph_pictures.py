@@ -330,3 +330,8 @@ def test_it_is_shown_in_a_notebook_and_written_to_files(tmp_path):
 def test_bad_input_is_explained(given, error, says):
     with pytest.raises(error, match=says):
         pb.graph(given)
+
+
+def test_a_custom_function_bears_the_name_that_findings_call_it_by():
+    nodes = json.loads(pb.graph(Refused.apply(leaf(3))).to_json())["nodes"]
+    assert [node.get("subject") for node in nodes] == [None, f"{Refused.__module__}.Refused"]

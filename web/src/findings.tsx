@@ -2,7 +2,7 @@ import { Fragment, h } from "preact";
 import { useState } from "preact/hooks";
 import { ErrorPicture } from "./errormap";
 import { Fold } from "./fold";
-import { count, last, measured, place } from "./format";
+import { count, labelsOf, measured, place } from "./format";
 import { Link } from "./link";
 import { go, param } from "./route";
 import { Table } from "./table";
@@ -74,7 +74,7 @@ function Filters({ data, hidden, shown }: { data: Findings; hidden: Set<string>;
         );
       })}
       <Choice name="code" label="all codes" values={codes.map((code) => [code, `${code} ${findings.find((f) => f.code === code)!.name}`])} />
-      {subjects.length > 1 && <Choice name="of" label="all subjects" values={subjects.map((subject) => [subject, last(subject)])} />}
+      {subjects.length > 1 && <Choice name="of" label="all subjects" values={[...labelsOf(subjects)]} />}
       <input type="search" placeholder="Text" aria-label="Text in findings" value={param("q")} onInput={(event) => go({ q: event.currentTarget.value })} />
       <span class="tally" role="status">
         {shown === findings.length ? "" : `${shown} of ${findings.length} shown`}
@@ -224,6 +224,7 @@ function Command({ text }: { text: string }) {
 
 function Checks({ data }: { data: Findings }) {
   const { checks, subjects, environment } = data.report;
+  const labels = labelsOf(subjects);
   const statuses = ["pass", "fail", "waste", "declared", "unsupported", "skipped", "error"].filter((status) => checks.some((run) => run.status === status));
   return (
     <section class="checks">
@@ -233,7 +234,7 @@ function Checks({ data }: { data: Findings }) {
               const own = checks.filter((run) => run.subject === subject);
               return (
                 <tr key={subject}>
-                  <th scope="row">{last(subject)}</th>
+                  <th scope="row">{labels.get(subject)}</th>
                   {statuses.map((status) => {
                     const runs = own.filter((run) => run.status === status);
                     return (

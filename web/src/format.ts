@@ -45,6 +45,11 @@ export function short(text: string, limit = 46): string {
   return `${text.slice(0, head)}…${text.slice(text.length - (limit - 1 - head))}`;
 }
 
+/** The last part of each dotted name, or the whole name where that part is not the only one of its kind. */
+export function labelsOf(names: string[]): Map<string, string> {
+  return new Map(names.map((name) => [name, names.filter((other) => last(other) === last(name)).length > 1 ? name : last(name)]));
+}
+
 export function last(dotted: string): string {
   return dotted.split(".").pop()!;
 }

@@ -2,7 +2,7 @@ import { h } from "preact";
 import { useEffect } from "preact/hooks";
 import { ChartView } from "./chart";
 import { FindingsView } from "./findings";
-import { last } from "./format";
+import { labelsOf } from "./format";
 import { GraphView } from "./graph/view";
 import { Link } from "./link";
 import { go, route, section as chosen } from "./route";
@@ -35,6 +35,7 @@ export function PageView({ page }: { page: Page }) {
 function Contents({ page, index }: { page: Page; index: number }) {
   const entries = page.sections.map((section, i) => ({ section, i }));
   const subjects = [...new Set(page.sections.flatMap((section) => section.subject ?? []))];
+  const labels = labelsOf(subjects);
   const subject = page.sections[index].subject ?? subjects[0];
   const link = ({ section, i }: (typeof entries)[number]) => (
     <Link key={i} to={i} current={i === index}>
@@ -49,7 +50,7 @@ function Contents({ page, index }: { page: Page; index: number }) {
         <select aria-label="Subject" value={subject} onChange={(event) => go({ s: first(event.currentTarget.value) }, false)}>
           {subjects.map((name) => (
             <option key={name} value={name}>
-              {last(name)}
+              {labels.get(name)}
             </option>
           ))}
         </select>
@@ -81,12 +82,12 @@ function View({ page, section }: { page: Page; section: Section }) {
   }
 }
 
-/** How many findings, notes aside, each Function has anywhere in the page. */
+/** How many findings, notes aside, each Function has anywhere in the page, by its qualified name. */
 function badgesOf(page: Page): Map<string, number> {
   const badges = new Map<string, number>();
   for (const section of page.sections) {
     if (section.kind !== "findings") continue;
-    for (const { subject, severity } of section.report.findings) if (severity !== "note") badges.set(last(subject), (badges.get(last(subject)) ?? 0) + 1);
+    for (const { subject, severity } of section.report.findings) if (severity !== "note") badges.set(subject, (badges.get(subject) ?? 0) + 1);
   }
   return badges;
 }

@@ -79,6 +79,8 @@ export interface Findings {
 export interface GraphNode {
   kind: "op" | "function" | "leaf" | "output";
   name: string;
+  /** Qualified name of a custom Function, as findings call it. */
+  subject?: string;
   values: string[];
   sources: [number, number][];
   parameters: { name: string; value: string }[];

@@ -61,6 +61,7 @@ class Node:
         forward: Where a custom Function's forward is written.
         backward: Where its backward is written.
         findings: Codes of what a check found about it.
+        subject: A custom Function's qualified name, as findings call it.
     """
 
     kind: Kind
@@ -72,6 +73,7 @@ class Node:
     forward: Location | None = None
     backward: Location | None = None
     findings: tuple[str, ...] = ()
+    subject: str = ""
 
     @property
     def saved_bytes(self) -> int:
@@ -281,6 +283,7 @@ class _Builder:
             forward=known.forward if known else None,
             backward=known.backward if known else None,
             findings=self._badges.get(known.subject, ()) if known else (),
+            subject=known.subject if known else "",
         )
 
 

@@ -42,6 +42,7 @@ def _node(node: Node) -> dict[str, Any]:
         "forward": location(node.forward),
         "backward": location(node.backward),
         "findings": list(node.findings),
+        **({"subject": node.subject} if node.subject else {}),
     }
 
 

@@ -27,12 +27,12 @@ export function Details({ model, item, badges, open, onToggle }: Props) {
     );
   }
   const node = model.nodes[item];
-  const found = node.kind === "function" ? (badges.get(node.name) ?? 0) : 0;
+  const found = badges.get(node.subject ?? "") ?? 0;
   return (
     <div class="details">
       <h2>{node.name}</h2>
       <p>{KINDS[node.kind]}</p>
-      {found > 0 && <button onClick={() => go({ s: "0", q: node.name }, false)}>{count(found, "finding")}</button>}
+      {found > 0 && <button onClick={() => go({ s: "0", q: node.subject! }, false)}>{count(found, "finding")}</button>}
       <dl>
         {node.values.map((value, i) => (
           <Pair key={i} term={node.values.length > 1 ? `result ${i}` : "result"} text={value} />

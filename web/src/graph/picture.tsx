@@ -111,8 +111,8 @@ function Closed({ model, box, item, selected, badges, onPick }: { model: Model; 
 
 function badgeOf(model: Model, item: Item, badges: Map<string, number>): number {
   const [first, end] = typeof item === "number" ? [item, item + 1] : [item.first, item.first + item.size];
-  const names = model.nodes.slice(first, end).flatMap((node) => (node.kind === "function" ? node.name : []));
-  return [...new Set(names)].reduce((sum, name) => sum + (badges.get(name) ?? 0), 0);
+  const subjects = model.nodes.slice(first, end).flatMap((node) => node.subject ?? []);
+  return [...new Set(subjects)].reduce((sum, subject) => sum + (badges.get(subject) ?? 0), 0);
 }
 
 function Toggle({ x, y, open, onClick }: { x: number; y: number; open: boolean; onClick(): void }) {
