@@ -13,7 +13,9 @@ from __future__ import annotations
 import functools
 import math
 import threading
+from array import array
 from collections.abc import Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
@@ -23,7 +25,7 @@ from .kernels import cpu
 
 BLOCK, PAIRED = 1 << 17, 512
 WEYL, GOLDEN = 0x9E3779B1, 0x9E3779B97F4A7C15
-_FIRST, _SECOND = 0x21F0AAAD, 0xD35A2D97
+_FIRST, _SECOND = 0x21F0AAAD, 0xD35A2D97 - 2**32
 _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
 _WORD = (1 << 64) - 1
 _MIDDLE = 0.5 + 2.0**-24  # a float32: with it no word gives 0, whose logarithm is infinite, and none gives more than 1
@@ -77,39 +79,85 @@ def words(seed: Tensor, like: Tensor, flip: int = 0) -> Tensor:
     block = place // BLOCK
     h = ((place & (BLOCK - 1)) * WEYL + (z & 0xFFFFFFFF)[block]).to(torch.int32)
     h = h ^ (h >> 16)
-    h = (h * _signed(_FIRST, 32)) ^ (z >> 32).to(torch.int32)[block]
+    h = (h * _FIRST) ^ (z >> 32).to(torch.int32)[block]
     h = h ^ (h >> 15)
-    return (h * _signed(_SECOND, 32)).reshape(like.shape)
+    return (h * _SECOND).reshape(like.shape)
 
 
 def blocks(seed: int, count: int) -> Iterator[tuple[slice, Tensor]]:
     """Yield the words of `count` places on the CPU block by block: where the block lies, and its words in a buffer that the next block overwrites."""
-    table, word, shifted = _scratch.words
     for block, start in enumerate(range(0, count, BLOCK)):
         size = min(BLOCK, count - start)
-        if size < BLOCK:
-            table, word, shifted = table[:size], word[:size], shifted[:size]
-        yield slice(start, start + size), _fill(keys_of(seed, block), table, word, shifted)
+        word = _fill(seed, block, _scratch.part(size))
+        yield slice(start, start + size), word if size == len(word) else word[:size]
 
 
-def _fill(keys: tuple[int, int], places: Tensor, word: Tensor, shifted: Tensor) -> Tensor:
-    """Write the words of `places`, times 0x9E3779B1, into `word`."""
-    torch.add(places, keys[0], out=word)
-    word.bitwise_xor_(torch.bitwise_right_shift(word, 16, out=shifted)).mul_(_FIRST).bitwise_xor_(keys[1])
-    return word.bitwise_xor_(torch.bitwise_right_shift(word, 15, out=shifted)).mul_(_signed(_SECOND, 32))
+def _fill(seed: int, block: int, part: _Part) -> Tensor:
+    """Write the words of a part's places into its buffer."""
+    word, shifted, (first, second) = part.word, part.shifted, _scratch.keys
+    _scratch.key_values[0], _scratch.key_values[1] = keys_of(seed, block)
+    torch.add(part.places, first, out=word)
+    word.bitwise_xor_(torch.bitwise_right_shift(word, constant(16, torch.int32), out=shifted))
+    word.mul_(constant(_FIRST, torch.int32)).bitwise_xor_(second)
+    word.bitwise_xor_(torch.bitwise_right_shift(word, constant(15, torch.int32), out=shifted))
+    return word.mul_(constant(_SECOND, torch.int32))
+
+
+@functools.lru_cache(256)
+def constant(value: float, dtype: torch.dtype) -> Tensor:
+    """A number as a tensor on the CPU, not to be written to: torch takes longer to wrap a number than to multiply 10,000 elements by a tensor."""
+    with torch.inference_mode(False):
+        return torch.tensor(value, dtype=dtype, device="cpu")
+
+
+class _Part(NamedTuple):
+    """Memory for the first places of a block: integers for their words, floats for normal numbers, and the halves of these that make up pairs."""
+
+    places: Tensor
+    word: Tensor
+    shifted: Tensor
+    first_word: Tensor
+    second_word: Tensor
+    twice: Tensor
+    tan: Tensor
+    share: Tensor
+    numbers: Tensor
+    first: Tensor
+    second: Tensor
 
 
 class _Scratch(threading.local):
-    """Memory for one block, kept for each thread: a few megabytes that would cost more to clear each time than to fill."""
+    """Memory for one block, kept for each thread: a few megabytes that would cost more to clear each time than to fill.
+
+    It is made outside of inference mode, whose tensors could not be written to by others, and whatever the default device and dtype.
+    """
+
+    def __init__(self) -> None:
+        self.parts: dict[int, _Part] = {}
+        self.key_values = array("i", (0, 0))
+        with torch.inference_mode(False):
+            self.keys = torch.frombuffer(self.key_values, dtype=torch.int32).unbind()
+
+    def part(self, size: int) -> _Part:
+        """Memory for at least `size` places, up to a block."""
+        groups = -(-size // (2 * PAIRED))
+        part = self.parts.get(groups)
+        if part is None:
+            with torch.inference_mode(False):
+                part = self.parts[groups] = self._views(groups)
+        return part
 
     @functools.cached_property
-    def words(self) -> tuple[Tensor, Tensor, Tensor]:
-        places = (torch.arange(BLOCK) * WEYL).to(torch.int32)
-        return places, torch.empty_like(places), torch.empty_like(places)
+    def _memory(self) -> tuple[Tensor, ...]:
+        places = (torch.arange(BLOCK, device="cpu") * WEYL).to(torch.int32)
+        return places, *torch.empty(2, BLOCK, dtype=torch.int32, device="cpu"), *torch.empty(2, BLOCK, dtype=torch.float32, device="cpu")
 
-    @functools.cached_property
-    def numbers(self) -> tuple[Tensor, Tensor, Tensor]:
-        return torch.empty(BLOCK // (2 * PAIRED), PAIRED), torch.empty(BLOCK // (2 * PAIRED), PAIRED), torch.empty(BLOCK)
+    def _views(self, groups: int) -> _Part:
+        places, word, shifted, polar, numbers = (memory[: groups * 2 * PAIRED] for memory in self._memory)
+        twice, tan = polar.view(2, groups, PAIRED)
+        share = shifted.view(torch.float32).view(2, groups, PAIRED)[0]
+        words, pairs = word.view(groups, 2, PAIRED), numbers.view(groups, 2, PAIRED)
+        return _Part(places, word, shifted, words[:, 0], words[:, 1], twice, tan, share, numbers, pairs[:, 0], pairs[:, 1])
 
 
 _scratch = _Scratch()
@@ -122,18 +170,23 @@ def on_cpu(like: Tensor) -> bool:
 
 def threshold(p: float) -> int:
     """The least word that a share of ``1 - p`` of all words reaches."""
-    return round(p * 2**32) - 2**31
+    return min(round(p * 2**32), 2**32 - 1) - 2**31
 
 
 def kept(seed: Tensor, p: float, like: Tensor) -> Tensor:
     """A mask in the shape of `like` that is False with probability `p`, for ``p < 1``."""
-    least = threshold(p)
     if not on_cpu(like):
-        return words(seed, like) >= least
-    mask = torch.empty(like.numel(), dtype=torch.bool)
+        return words(seed, like) >= threshold(p)
+    return kept_bytes(seed, p, like).view(torch.bool)
+
+
+def kept_bytes(seed: Tensor, p: float, like: Tensor) -> Tensor:
+    """The same on the CPU as bytes of 0 and 1: torch makes them, and numbers of them, several times as fast as bools."""
+    mask = torch.empty(like.shape, dtype=torch.uint8, device="cpu")
+    flat, least = mask if mask.dim() == 1 else mask.view(-1), constant(threshold(p), torch.int32)
     for where, word in blocks(int(seed), like.numel()):
-        torch.ge(word, least, out=mask[where])
-    return mask.view(like.shape)
+        flat[where] = word.ge_(least)
+    return mask
 
 
 def normal(seed: Tensor, like: Tensor) -> Tensor:
@@ -143,7 +196,7 @@ def normal(seed: Tensor, like: Tensor) -> Tensor:
     """
     if like.dtype == torch.float64 or not on_cpu(like):
         return normal_of_words(seed, like)
-    out = torch.empty(like.shape)
+    out = torch.empty(like.shape, dtype=torch.float32, device="cpu")
     flat = out.view(-1)
     for where, noise in normal_blocks(int(seed), like.numel()):
         flat[where] = noise
@@ -152,19 +205,18 @@ def normal(seed: Tensor, like: Tensor) -> Tensor:
 
 def normal_blocks(seed: int, count: int) -> Iterator[tuple[slice, Tensor]]:
     """Yield the normal numbers of `count` places on the CPU block by block, in a buffer that the next block overwrites."""
-    table, word, shifted = _scratch.words
-    radius, angle, out = _scratch.numbers
+    middle, one = constant(_MIDDLE, torch.float32), constant(1.0, torch.float32)
     for block, start in enumerate(range(0, count, BLOCK)):
         size = min(BLOCK, count - start)
-        groups = -(-size // (2 * PAIRED))
-        if (whole := 2 * PAIRED * groups) < BLOCK:
-            table, word, shifted, out, radius, angle = table[:whole], word[:whole], shifted[:whole], out[:whole], radius[:groups], angle[:groups]
-        pairs, numbers = _fill(keys_of(seed, block), table, word, shifted).view(groups, 2, PAIRED), out.view(groups, 2, PAIRED)
-        radius.copy_(pairs[:, 0]).mul_(2.0**-32).add_(_MIDDLE).log_().mul_(-2).sqrt_()
-        angle.copy_(pairs[:, 1]).mul_(math.tau * 2.0**-32)
-        torch.mul(radius, torch.cos(angle, out=shifted[: groups * PAIRED].view(torch.float32).view(groups, PAIRED)), out=numbers[:, 0])
-        torch.mul(radius, angle.sin_(), out=numbers[:, 1])
-        yield slice(start, start + size), out[:size]
+        part = _scratch.part(size)
+        _fill(seed, block, part)
+        twice = torch.add(middle, part.twice.copy_(part.first_word), alpha=2.0**-32, out=part.twice).log_().mul_(-8).sqrt_()
+        # cos a = 2 / (1 + t²) - 1 and sin a = 2 t / (1 + t²) with t = tan(a / 2): one slow function instead of two
+        tan = part.tan.copy_(part.second_word).mul_(math.pi * 2.0**-32).tan_()
+        share = torch.div(twice, torch.addcmul(one, tan, tan, out=part.share), out=part.share)
+        torch.sub(share, twice, alpha=0.5, out=part.first)
+        torch.mul(share, tan, out=part.second)
+        yield slice(start, start + size), part.numbers if size == len(part.numbers) else part.numbers[:size]
 
 
 def normal_of_words(seed: Tensor, like: Tensor) -> Tensor:
