@@ -6,6 +6,7 @@ that the result depends on stays right.
 
 from __future__ import annotations
 
+import functools
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
@@ -20,9 +21,10 @@ from ..report.finding import Evidence
 from . import tolerance
 from .against import Against, as_plain, difference
 from .evaluate import Arguments, Evaluator, Outcome, UserCodeError, copy_tensor, differentiable, random_like
+from .growth import Growth
 from .paths import Path, follow
 from .probe import Probe, gradient_name, same
-from .sizes import Resizer, symbols
+from .sizes import Resizer, Symbol, symbols
 from .state import pristine
 from .unseen import unseen
 from .value import SIGNED
@@ -335,14 +337,18 @@ def _codes(against: Against, reference: Callable[..., Any]) -> set[Any]:
 def other_sizes(against: Against, seconds: float) -> Iterator[tuple[str, Evidence, str | None]]:
     """Yield where outputs differ from the reference's at other sizes: the size in words, what differs, and the cause where it is known.
 
-    Fresh memory is filled with NaN. It ends after some seconds. Ops of two or three digits are left alone at large sizes: long sums lose them.
+    Fresh memory is filled with NaN. It ends after some seconds, and leaves out sizes that take too much memory. Ops of two
+    or three digits are left alone at large sizes: long sums lose them.
     """
     sizes = SIZES if tolerance.eps(against.dtype) < FEW_DIGITS else SIZES[:1]
     end = time.perf_counter() + seconds
     resizer = Resizer(against.op)
     for symbol in symbols(against.op):
+        growth = Growth(functools.partial(_passes, against, symbol))
         for size in sizes:
-            op = resizer.resized(symbol, size) if size != symbol.size and time.perf_counter() < end else None
+            if size == symbol.size or time.perf_counter() >= end or not growth.bears(size):
+                continue
+            op = resizer.resized(symbol, size)
             try:
                 found = None if op is None else _at_size(against.at(op))
             except UserCodeError:
@@ -350,6 +356,11 @@ def other_sizes(against: Against, seconds: float) -> Iterator[tuple[str, Evidenc
             if found is not None:
                 yield (f" when {symbol.said} is {size}", *found)
                 break
+
+
+def _passes(against: Against, symbol: Symbol, size: int) -> list[Evaluator]:
+    op = Resizer(against.op).resized(symbol, size)
+    return [] if op is None else [op, against.at(op).truth]
 
 
 def _at_size(against: Against) -> tuple[Evidence, str | None] | None:

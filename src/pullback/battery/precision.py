@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -10,10 +11,11 @@ from torch import Tensor
 
 from . import tolerance
 from .evaluate import Evaluator, UserCodeError, copy_tensor, random_like
+from .growth import Growth
 from .locate import trusted_eager
 from .probe import Probe
 from .single import OperatorCount
-from .sizes import Resizer, symbols
+from .sizes import Resizer, Symbol, symbols
 from .special import peaked
 from .truth import eager, other
 from .value import SIGNED
@@ -88,8 +90,9 @@ def _many_rows(probe: Probe) -> Place | None:
     if batch is None:
         return None
     best, before, elements = None, 1, 0
+    growth = Growth(functools.partial(_passes, probe, batch))
     for rows in ROWS:
-        place = Resizer(probe.exact).resized(batch, rows) if rows > batch.size else None
+        place = Resizer(probe.exact).resized(batch, rows) if rows > batch.size and growth.bears(rows) else None
         if place is None:
             continue
         place.hold_everything = probe.exact.hold_everything
@@ -100,12 +103,18 @@ def _many_rows(probe: Probe) -> Place | None:
             except UserCodeError:
                 break
         best = Place(f"with {batch.said} = {rows}", place, long=True)
-        growth = count.calls / before if before > 1 else (count.calls / 16 if count.calls > 64 else 1.0)
+        factor = count.calls / before if before > 1 else (count.calls / 16 if count.calls > 64 else 1.0)
         larger = count.elements * (count.elements / elements if elements else ROWS[1] / ROWS[0])
-        if count.calls * max(growth, 1.0) > OPERATORS or larger > ELEMENTS:
+        if count.calls * max(factor, 1.0) > OPERATORS or larger > ELEMENTS:
             break
         before, elements = count.calls, count.elements
     return best
+
+
+def _passes(probe: Probe, batch: Symbol, rows: int) -> list[Evaluator]:
+    place = Resizer(probe.exact).resized(batch, rows)
+    reference = probe.declaration.reference
+    return [] if place is None else [place] if reference is None else [place, other(place, reference)]
 
 
 def losses(probe: Probe, place: Evaluator, dtype: torch.dtype, draw: Draw) -> list[Loss]:

@@ -1,4 +1,4 @@
-"""Run a call at other sizes within a budget of time, and judge the gradient at each."""
+"""Run a call at other sizes within a budget of time and memory, and judge the gradient at each."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from torch import Tensor
 
 from .compare import largest_gap
 from .evaluate import Evaluator, UserCodeError, copy_tensor, random_like
+from .growth import Growth
 from .locate import trusted_eager
 from .probe import Probe
 from .refusals import refuses
 from .rounding import rounded_away, rounding_for
-from .single import OperatorCount
 from .sizes import Resizer, Symbol, symbols
 from .truth import eager
 from .value import SIGNED, InputVerdict, ValueTest
@@ -31,9 +31,6 @@ LARGE = 1025
 ELEMENTS = 65_536
 """Above this many elements 16-bit indices wrap, and grids of blocks get a second dimension."""
 OUTPUT_ELEMENTS = 2**20
-OPERATOR_ELEMENTS = 2**27
-GROWN = (257, LARGE)
-"""At which sizes the growth of what the operators return is measured."""
 EVEN, ODD = (4, 6, 10), (3, 5, 9)
 
 
@@ -79,6 +76,7 @@ class Sweep:
     tried: int = 0
     _start: float = field(default_factory=time.thread_time)
     _costs: dict[Symbol, list[tuple[int, float, int]]] = field(default_factory=dict)
+    _growths: dict[Symbol, Growth] = field(default_factory=dict)
 
     @property
     def left(self) -> float:
@@ -103,27 +101,10 @@ class Sweep:
             size = _many(self.probe.exact, symbol)
             if size is None or not symbol.batch or symbol in failed:
                 continue
-            if self._affordable(resizer, symbol, size) and self._fits(resizer, symbol, size):
+            if self._affordable(resizer, symbol, size):
                 trial = self._timed(resizer, symbol, size)
                 if trial is not None and trial.verdict in ("wrong", "crash"):
                     yield self._explained(resizer, trial)
-
-    def _fits(self, resizer: Resizer, symbol: Symbol, size: int) -> bool:
-        """Whether the operators return a bearable number of elements at a size, judged by how it grew between two smaller ones."""
-        low, high = (self._elements(resizer, symbol, n) for n in GROWN)
-        growth = max(1.0, math.log(max(high, 1) / max(low, 1)) / math.log(GROWN[1] / GROWN[0]))
-        return high * (size / GROWN[1]) ** growth <= OPERATOR_ELEMENTS
-
-    def _elements(self, resizer: Resizer, symbol: Symbol, size: int) -> int:
-        evaluator = resizer.resized(symbol, size)
-        with OperatorCount() as count:
-            try:
-                outcome = evaluator.forward() if evaluator is not None else None
-                if evaluator is not None and outcome is not None and outcome.carrying:
-                    evaluator.vjp(outcome, [torch.ones_like(y) for y in outcome.live])
-            except UserCodeError:
-                pass
-        return count.elements
 
     def _explained(self, resizer: Resizer, trial: Trial) -> Trial:
         symbol = trial.symbol
@@ -166,7 +147,7 @@ class Sweep:
     def _affordable(self, resizer: Resizer, symbol: Symbol, size: int) -> bool:
         costs = self._costs.setdefault(symbol, [])
         seconds, outputs = _predicted(costs, size)
-        if self.left < 0 or outputs > OUTPUT_ELEMENTS:
+        if self.left < 0 or outputs > OUTPUT_ELEMENTS or not self._bearable(symbol, size):
             return False
         if seconds > self.left and costs[-1][1] < self.left:
             last = costs.pop()
@@ -174,6 +155,13 @@ class Sweep:
             costs[-1:] = [min(last, *costs[-1:], key=lambda cost: cost[1])]
             seconds, _ = _predicted(costs, size)
         return seconds <= self.left
+
+    def _bearable(self, symbol: Symbol, size: int) -> bool:
+        def passes(rung: int) -> list[Evaluator]:
+            evaluator = Resizer(self.probe.exact).resized(symbol, rung)
+            return [] if evaluator is None else [evaluator]
+
+        return self._growths.setdefault(symbol, Growth(passes)).bears(size)
 
     def _tried(self, resizer: Resizer, symbol: Symbol, size: int) -> Trial | None:
         start = time.thread_time()

@@ -130,3 +130,42 @@ def x(*shape):
 
 kills = [pb.case(ForgetsToMove, x(4)), pb.case(IgnoresInDims, x(3), x(3)), pb.case(MovesTheFirstOnly, x(3), x(3)), pb.case(GradientWithoutRule, x(4))]
 spares = [pb.case(Generated, x(4), x(4)), pb.case(Moves, x(4)), pb.case(Moves, x(4, 2)), pb.case(Unbatched, x(4))]
+
+
+class LowerFactor(torch.autograd.Function):
+    """Defined for positive definite matrices only: entries that change places leave them."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(a):
+        return torch.linalg.cholesky((a + a.mT) / 2)
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(output)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (factor,) = ctx.saved_tensors
+        lower = (factor.mT @ dy).tril()
+        half = torch.linalg.solve_triangular(factor.mT, lower - lower.diagonal(0, -2, -1).diag_embed() / 2, upper=True)
+        grad = torch.linalg.solve_triangular(factor, half, upper=False, left=False)
+        return (grad + grad.mT) / 2
+
+
+def definite():
+    a = torch.randn(4, 4, dtype=torch.float64)
+    return (a @ a.mT + torch.eye(4, dtype=torch.float64)).requires_grad_()
+
+
+class WrongFactorUnderVmap(LowerFactor):
+    generate_vmap_rule = False
+
+    @staticmethod
+    def vmap(info, in_dims, a):
+        return LowerFactor.apply(a.movedim(in_dims[0], 0)).mT, 0
+
+
+kills += [pb.case(WrongFactorUnderVmap, definite())]
+spares += [pb.case(LowerFactor, definite())]

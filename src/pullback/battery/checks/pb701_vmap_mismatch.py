@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
@@ -17,6 +18,7 @@ from ..functional import Functional, functional, held
 from ..keeping import owner
 from ..probe import Probe, gradient_name
 
+Samples = Callable[[Tensor], list[Tensor]]
 BATCH = 3
 SECOND = "the second derivatives"
 ALL_CHOICES = {False: 2, True: 4}
@@ -59,18 +61,18 @@ class VmapMismatch(Check):
         tried = 0
         refusal = ""
         every = len(op.points) <= ALL_CHOICES[probe.settings.thorough]
+        samples = _taken(op)
         for what, call in (("the outputs", op.call), ("the gradients", _gradient_of(op)), (SECOND, _second_of(op))):
-            for how, dims, batched in _batchings(op, every=every and what != SECOND):
+            for how, dims, batched in _batchings(op, samples, every=every and what != SECOND):
                 try:
                     expected = _loop(call, dims, batched)
-                except Exception:
-                    if what != SECOND:
-                        raise
+                except Exception as error:
+                    refusal = refusal or _said(error)
                     break
                 try:
                     got = held(torch.vmap(call, in_dims=dims), *batched)
                 except Exception as error:
-                    refusal = clean(f"{type(error).__name__}: {error}", limit=200)
+                    refusal = _said(error)
                     continue
                 tried += 1
                 found = _gap(op, what, got, expected)
@@ -112,13 +114,31 @@ def _second_of(op: Functional) -> Callable[..., tuple[Tensor, ...]]:
     return second
 
 
-def _samples(point: Tensor) -> list[Tensor]:
+def _moved(point: Tensor) -> list[Tensor]:
     return [point, point.flatten().roll(1).view(point.shape) * 1.125, point * 0.875]
 
 
-def _batchings(op: Functional, *, every: bool) -> Iterator[tuple[str, tuple[Any, ...], list[Tensor]]]:
+def _scaled(point: Tensor) -> list[Tensor]:
+    return [point, point * 1.125, point * 0.875]
+
+
+def _taken(op: Functional) -> Samples:
+    """Samples that the op takes one by one: entries that changed places, or scaled ones only for an op that is not defined everywhere."""
+    for samples in (_moved, _scaled):
+        with contextlib.suppress(Exception):
+            for row in zip(*map(samples, op.points), strict=True):
+                held(_gradient_of(op), *row)
+            return samples
+    return _scaled
+
+
+def _said(error: Exception) -> str:
+    return clean(f"{type(error).__name__}: {error}", limit=200)
+
+
+def _batchings(op: Functional, samples: Samples, *, every: bool) -> Iterator[tuple[str, tuple[Any, ...], list[Tensor]]]:
     for dims in _in_dims([p.dim() for p in op.points], every=every):
-        batched = [p if d is None else torch.stack(_samples(p), dim=d) for p, d in zip(op.points, dims, strict=True)]
+        batched = [p if d is None else torch.stack(samples(p), dim=d) for p, d in zip(op.points, dims, strict=True)]
         yield f"in_dims={dims}", dims, batched
 
 
