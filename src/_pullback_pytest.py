@@ -62,6 +62,20 @@ def pytest_collection_modifyitems(session: pytest.Session, config: pytest.Config
     items[:] = found if config.option.pullback_only else [*items, *found]
 
 
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Under ``-n``, keep the checks of a Function in one process, so that its battery runs once, and hand out Function by Function."""
+    if not config.option.pullback or config.getoption("dist") not in ("load", "loadgroup", "worksteal"):
+        return None
+    from xdist.scheduler import LoadGroupScheduling
+
+    class ByFunction(LoadGroupScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            return nodeid.partition("[")[0] if nodeid.startswith(PREFIX) else super()._split_scope(nodeid)
+
+    return ByFunction(config, log)
+
+
 def _asked_for(found: list[pytest.Item], ids: list[str], spec: str) -> list[pytest.Item]:
     unknown = [i for i in ids if not any(_named_by(item.nodeid, i) for item in found)]
     if unknown:
@@ -84,14 +98,13 @@ def _collected(session: pytest.Session, specs: list[str]) -> Iterator[pytest.Ite
     session.config.add_cleanup(suite.close)
     root = Functions.from_parent(session, name="pullback", nodeid="pullback")
     codes = [registry()["PB002"], *policy.codes()]
-    grouped = session.config.pluginmanager.hasplugin("xdist")
     try:
         for outcome in suite.find(specs):
             if outcome.found is None:
                 yield FileItem.from_parent(root, name=_file_id(outcome), nodeid=f"{PREFIX}{_file_id(outcome)}", report=outcome.report, policy=policy)
                 continue
             for code in codes:
-                yield CheckItem.of(root, suite, outcome.found, code, grouped)
+                yield CheckItem.of(root, suite, outcome.found, code)
     except (TargetError, WorkerError) as error:
         raise pytest.UsageError(f"--pullback: {error}") from error
 
@@ -148,15 +161,13 @@ class CheckItem(_Item):
     label: str
 
     @classmethod
-    def of(cls, parent: pytest.Collector, suite: Suite, found: Found, code: Code, grouped: bool) -> CheckItem:
+    def of(cls, parent: pytest.Collector, suite: Suite, found: Found, code: Code) -> CheckItem:
         from pullback.cli._suite import label
 
         name = f"{found.name}[{label(code)}]"
         item = cls.from_parent(parent, name=name, nodeid=f"{PREFIX}{name}")
         item.suite, item.found, item.code, item.label = suite, found, code.code, f"{code.code} {code.name}"
         item.add_marker("pullback")
-        if grouped:
-            item.add_marker(pytest.mark.xdist_group(found.name))
         return item
 
     def runtest(self) -> None:
