@@ -115,7 +115,14 @@ def saved_output_written():
     z.sum().backward()  # at backward y
 
 
-@mistake(RuntimeError, "x, which Square saved for backward, was modified", "writes x", "clone()", needed_by="Square.backward", backward="backward x")
+@mistake(
+    RuntimeError,
+    "x, which Square saved for backward, was modified by an inplace operation (+=)",
+    "writes x",
+    "clone()",
+    needed_by="Square.backward",
+    backward="backward x",
+)
 def saved_input_of_a_function_written():
     x = 1 * leaf(3)
     y = Square.apply(x)

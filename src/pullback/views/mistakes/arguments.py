@@ -37,7 +37,8 @@ def _no_backward(sight: Sight) -> Explanation | None:
         f"{short(function, 'a Function')} has no {part}",
         forward_place(function) if part == "backward" else sight.calling,
         ((part, sight.calling),) if part == "backward" else (),
-        f"write it as a static method: @staticmethod {signature}; or apply it under torch.no_grad() if no gradient is wanted",
+        f"write it as a static method: @staticmethod {signature}"
+        + ("; or apply it under torch.no_grad() if no gradient is wanted" if part == "backward" else ""),
     )
 
 

@@ -20,6 +20,9 @@ _SAVED = re.compile(
     r"is at version (?P<now>\d+); expected version (?P<saved>\d+)"
 )
 _VIEW = re.compile(r"^Output (?P<number>\d+) of (?P<op>\w+) is a view")
+_WRITTEN_AS = {"__setitem__": "item assignment", "__iadd__": "+=", "__isub__": "-=", "__imul__": "*=", "__itruediv__": "/=", "__idiv__": "/="}
+_WRITTEN_AS |= {"__ifloordiv__": "//=", "__imod__": "%=", "__ipow__": "**=", "__imatmul__": "@=", "__iand__": "&=", "__ior__": "|=", "__ixor__": "^="}
+_WRITTEN_AS |= {"__ilshift__": "<<=", "__irshift__": ">>="}
 OUT_OF_PLACE = "write into a new tensor: x = x + 1 instead of x += 1, or x = x.clone() before the line that writes"
 
 
@@ -81,7 +84,8 @@ def _saved(sight: Sight, match: re.Match[str]) -> Explanation:
 
 
 def _operation(writes: list[Note]) -> str:
-    return {"__setitem__": "item assignment"}.get(writes[0].what, writes[0].what.strip("_") + ("=" if writes[0].what.startswith("__i") else "_"))
+    what = writes[0].what
+    return _WRITTEN_AS.get(what, f"{what.strip('_')}_")
 
 
 def _needed(sight: Sight, saved: int, now: int) -> tuple[Any, str, Tensor] | None:
