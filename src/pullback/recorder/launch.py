@@ -117,27 +117,52 @@ class Terminated(BaseException):
         self.number = number
 
 
+def _raise(number: int, frame: Any) -> None:
+    raise Terminated(number)
+
+
+def _raising() -> list[signal.Signals]:
+    return [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is _raise]
+
+
+def _let_kill() -> None:
+    for number in _raising():
+        signal.signal(number, signal.SIG_DFL)
+
+
 @contextmanager
 def _signals_raise() -> Iterator[None]:
     """Let SIGTERM and SIGHUP end the program as Ctrl-C does, unless it handles them itself; its children they kill as ever."""
-    process, replaced = os.getpid(), []
-
-    def handle(number: int, frame: Any) -> None:
-        if os.getpid() == process:
-            raise Terminated(number)
-        signal.signal(number, signal.SIG_DFL)
-        os.kill(os.getpid(), number)
-
-    if threading.current_thread() is threading.main_thread():
-        replaced = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
-    for number in replaced:
-        signal.signal(number, handle)
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        if signal.getsignal(number) is signal.SIG_DFL:
+            signal.signal(number, _raise)
     try:
         yield
     finally:
-        for number in replaced:
-            if signal.getsignal(number) is handle:
-                signal.signal(number, signal.SIG_DFL)
+        _let_kill()
+
+
+# Python forgets a signal that arrives in a child between fork and Python's own start there, so signals wait until the child is ready to die of them.
+_masks: list[set[int]] = []
+
+
+def _hold_signals() -> None:
+    _masks.append(signal.pthread_sigmask(signal.SIG_BLOCK, _raising()))
+
+
+def _let_signals() -> None:
+    signal.pthread_sigmask(signal.SIG_SETMASK, _masks.pop())
+
+
+def _let_signals_kill() -> None:
+    _let_kill()
+    _let_signals()
+
+
+os.register_at_fork(before=_hold_signals, after_in_parent=_let_signals, after_in_child=_let_signals_kill)
 
 
 def _main(path: str, spec: Any, package: str | None) -> types.ModuleType:
