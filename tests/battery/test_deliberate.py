@@ -41,6 +41,7 @@ SURROGATES = {
     "injected loss": (op(lambda v, loss: v.view_as(v), lambda v, loss, dy: (dy, torch.ones_like(loss))), (4,), (1,)),
     "threshold": (op(lambda v: (v > 1.0).to(v.dtype), lambda v, dy: dy / (1 + v * v)), (6,)),
     "rounding": (op(torch.round, lambda v, dy: dy), (6,)),
+    "not zero": (op(lambda v: (v != 0).to(v.dtype), lambda v, dy: dy), (3, 4)),
     "above the median": (op(lambda v: v * (v > v.median()), lambda v, dy: dy), (7,)),
 }
 FAULTS = {
@@ -106,3 +107,21 @@ def test_jumps_are_told_from_steepness(seed):
     assert not jumps(lambda v: v.abs().sqrt())
     assert not jumps(lambda v: v.abs().log())
     assert not jumps(lambda v: v.softmax(-1))
+
+
+class Snapped(torch.autograd.Function):
+    """Stands in for values that were rounded elsewhere."""
+
+    @staticmethod
+    def forward(ctx, latent, snapped):
+        return snapped
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy, None
+
+
+def test_a_gradient_handed_past_a_constant_that_is_returned_is_deliberate():
+    latent = torch.linspace(-1, 1, 7, dtype=torch.float64, requires_grad=True)
+    report = pb.check(Snapped, (latent, torch.round(3 * latent.detach())), select=["PB501", "PB512"])
+    assert {f.code for f in report.findings} == {"PB512"}

@@ -39,7 +39,8 @@ def deliberate_inputs(evaluator: Evaluator, wrong: Sequence[InputVerdict], seed:
         return found
     outcome = evaluator.forward()
     outputs = [outcome.outputs[i] for i in outcome.carrying]
-    returned = [leaf.path for leaf in evaluator.wanted if any(_same_values(y, leaf.template) for y in outputs) and _returned(evaluator, leaf)]
+    floating = [leaf for leaf in evaluator.leaves if differentiable(leaf.template)]
+    returned = [leaf.path for leaf in floating if any(_same_values(y, leaf.template) for y in outputs) and _returned(evaluator, leaf)]
     for verdict in wrong:
         template = next(leaf.template for leaf in evaluator.wanted if leaf.path == verdict.path)
         if verdict.path in returned:
@@ -156,8 +157,19 @@ def _steps(evaluator: Evaluator, path: str, template: Tensor, seed: int) -> bool
         for size in (factor * scale for scale in scales for factor in LARGE_MOVES):
             move = size * spread(template.shape, template.is_complex(), generator).to(template.dtype)
             there = evaluator.values({path: template + move})
-            if any(a.shape == b.shape and differentiable(a) and not torch.equal(a, b) for a, b in zip(here, there, strict=False)):
+            if _differ(here, there):
                 return True
+        return any(_differ(here, evaluator.values({path: template.masked_fill(zero, 0.0)})) for zero in _zeroed(template))
     except UserCodeError:
         return False
-    return False
+
+
+def _zeroed(template: Tensor) -> Iterator[Tensor]:
+    """Which entries to make exactly zero, where ``x != 0`` and ``sign`` have other values: each second one, then all."""
+    second = torch.arange(template.numel(), device=template.device).reshape(template.shape) % 2 == 0
+    yield second
+    yield torch.ones_like(second)
+
+
+def _differ(here: Sequence[Tensor], there: Sequence[Tensor]) -> bool:
+    return any(a.shape == b.shape and differentiable(a) and not torch.equal(a, b) for a, b in zip(here, there, strict=False))

@@ -415,7 +415,7 @@ def _nonlinearity(evaluator: Evaluator, generator: torch.Generator) -> tuple[str
             if a is None or b is None or a.numel() == 0:
                 continue
             scale = max(float(t.detach().abs().max()) for t in (b, g, h) if t is not None) if law != "backward(0) = 0" else float(_peak(g))
-            working = _working_dtype(g, h)
+            working = max(_working_dtype(g, h), *(y.dtype for y in outcome.live), key=tolerance.eps)  # the sum u + v is rounded to the outputs' dtype
             terms = outcome.live[0].numel() if working == a.dtype or tolerance.eps(working) < 1e-6 else 1
             allowed = tolerance.linear(working, scale, terms) / (1 if terms > 1 or working == a.dtype else 4)
             gap = (a - b).detach().abs()

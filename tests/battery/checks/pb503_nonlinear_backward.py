@@ -105,3 +105,21 @@ spares = [
     pb.case(Double, x(4, dtype=torch.complex128)),
     pb.case(ClippedIdentity, x(4)).declare(exact=False, linear=False, reason="gradient clipping"),
 ]
+
+
+class FloatSpike(torch.autograd.Function):
+    """Its output, and so grad_output, is float32 whatever the input is."""
+
+    @staticmethod
+    def forward(ctx, v, beta):
+        ctx.save_for_backward(v)
+        ctx.beta = beta
+        return (v > 0).float()
+
+    @staticmethod
+    def backward(ctx, dy):
+        (v,) = ctx.saved_tensors
+        return dy * ctx.beta / (1 + ctx.beta * v.abs()).square(), None
+
+
+spares.append(pb.case(FloatSpike, x(3, 4), 0.7))
