@@ -82,6 +82,21 @@ def test_changed_state_does_not_reach_the_caller(change, where):
     assert "PB501" not in {f.code for f in report.findings}
 
 
+def test_places_are_told_from_where_the_caller_is():
+    class Moves(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, value):
+            os.chdir("/")
+            return value * 3
+
+        @staticmethod
+        def backward(ctx, dy):
+            return dy
+
+    (finding,) = pb.check(Moves, x(4), select=["PB501"]).findings
+    assert finding.location.path == os.path.relpath(__file__)
+
+
 def test_changed_defaults_do_not_reach_the_next_call():
     seen = []
     names = {"torch": torch, "seen": seen}

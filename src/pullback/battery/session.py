@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 
+from ..capture.calls import paths_from_here
 from ..capture.case import Case
 from ..report import codes
 from ..report.clean import clean
@@ -42,7 +43,7 @@ def run_case(
         skip: Codes that are not run (those that ran, or killed the process, before).
     """
     settings = settings or Settings()
-    with preserved_state(), warnings.catch_warnings(), group_of_one() if settings.distributed > 1 else contextlib.nullcontext():
+    with preserved_state(), paths_from_here(), warnings.catch_warnings(), group_of_one() if settings.distributed > 1 else contextlib.nullcontext():
         warnings.simplefilter("ignore")
         return _Run(Probe(case, settings), announce, skip).report()
 

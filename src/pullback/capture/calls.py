@@ -7,6 +7,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from itertools import takewhile
 from pathlib import Path
@@ -17,6 +18,7 @@ import torch
 from ..report.finding import Location
 
 Function = torch.autograd.Function
+_FOLDER: ContextVar[str] = ContextVar("folder", default="")
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,11 +171,25 @@ def _place(thing: Any) -> Location | None:
 
 
 def relative_path(path: str) -> str:
-    """Return `path` relative to the working directory where it lies inside it."""
+    """Return `path` relative to the working directory, or to that of `paths_from_here`, where it lies inside it."""
     try:
-        return str(Path(path).resolve().relative_to(os.getcwd()))
+        return str(Path(path).resolve().relative_to(_FOLDER.get() or os.getcwd()))
     except (ValueError, OSError):
         return path
+
+
+@contextmanager
+def paths_from_here() -> Iterator[None]:
+    """Let paths stay relative to the present working directory, wherever the checked code goes meanwhile."""
+    try:
+        token = _FOLDER.set(_FOLDER.get() or os.getcwd())
+    except OSError:
+        yield
+        return
+    try:
+        yield
+    finally:
+        _FOLDER.reset(token)
 
 
 def functions_in(outputs: list[torch.Tensor]) -> list[type[Function]]:
