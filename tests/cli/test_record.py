@@ -41,6 +41,8 @@ if __name__ == "__main__":
         os.kill(os.getpid(), signal.SIGINT)
     if how == "terminate":
         os.kill(os.getpid(), signal.SIGTERM)
+    if how == "redirect":
+        sys.stdout, sys.path[:] = open(os.devnull, "w"), []
     if how == "child":
         import multiprocessing, time
         child = multiprocessing.get_context("fork").Process(target=time.sleep, args=(60,))
@@ -93,6 +95,12 @@ def test_a_program_that_ends_badly_is_checked_too(folder):
     right = pullback(folder, "record", "--select", "PB501", "right.py", "exit")
     assert "nothing found" in right.stdout
     assert right.returncode == 7
+
+
+def test_a_program_that_redirects_its_output_is_reported_on_the_first_one(folder):
+    found = pullback(folder, "record", "--select", "PB501", "right.py", "redirect")
+    assert "nothing found" in found.stdout
+    assert found.returncode == 0, found.stderr
 
 
 def test_children_of_a_program_are_terminated_as_ever(folder):

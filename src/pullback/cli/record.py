@@ -6,8 +6,9 @@ import importlib.util
 import json
 import os
 import shlex
+import sys
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -146,11 +147,8 @@ def _run(ctx: click.Context, program: Program, words: list[str], output: Path | 
     from ..recorder.launch import run_program
     from ..recorder.run import recording
 
-    before = os.getcwd()
-    with recording(values=not given["no_values"]) as run, gathered(run):
+    with _kept_from(), recording(values=not given["no_values"]) as run, gathered(run):
         status = run_program(program)
-    with suppress(OSError):  # the program may have removed the folder
-        os.chdir(before)
     if output is not None:
         run.save(output)
     if given["profile"]:
@@ -164,6 +162,22 @@ def _run(ctx: click.Context, program: Program, words: list[str], output: Path | 
     found = _Recorded(run.recording, None, settings["seed"])
     judged = tell(report, run, found, **_how(given))
     return status or judged
+
+
+@contextmanager
+def _kept_from() -> Iterator[None]:
+    """Have the folder, the streams and the import path afterwards that there were before, whatever the program made of them."""
+    folder, streams, path = os.getcwd(), (sys.stdout, sys.stderr), list(sys.path)
+    try:
+        yield
+    finally:
+        with suppress(OSError):  # the program may have removed the folder
+            os.chdir(folder)
+        for stream in (sys.stdout, sys.stderr):
+            with suppress(OSError, ValueError):
+                stream.flush()
+        sys.stdout, sys.stderr = streams
+        sys.path += [entry for entry in path if entry not in sys.path]
 
 
 def _again(words: list[str], settings: dict[str, Any]) -> Callable[[str], str]:
