@@ -33,6 +33,10 @@ class AlteredContext:
         saved = self._context.saved_tensors
         return tuple(self._alter(f"saved_tensors[{i}]", t) if isinstance(t, Tensor) else t for i, t in enumerate(saved))
 
+    @property
+    def saved_variables(self) -> tuple[Any, ...]:
+        return self.saved_tensors  # the name of torch 0.3, which torch still takes
+
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._context, name)
         if name not in vars(self._context):

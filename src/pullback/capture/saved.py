@@ -185,14 +185,31 @@ def _read_in_branches(tree: ast.AST) -> set[str]:
     branches = [part for node in ast.walk(tree) for part in _branches(node)]
     inside = [node for part in branches for node in ast.walk(part)]
     plain = {names[n.id] for n in inside if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Load) and n.id in names}
-    return plain | {ast.unparse(n) for n in inside if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)}
+    direct = {f"saved_tensors[{i}]" for n in inside if (i := _saved_index(n)) is not None}
+    return plain | direct | {ast.unparse(n) for n in inside if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Load)}
 
 
 def _unpacked(node: ast.AST) -> list[str]:
-    if not isinstance(node, ast.Assign) or not isinstance(node.value, ast.Attribute) or node.value.attr != "saved_tensors":
+    """Return the names that an assignment gives to what was saved, in its order; empty for those without one."""
+    if not isinstance(node, ast.Assign):
         return []
-    target = node.targets[0]
-    return [e.id if isinstance(e, ast.Name) else "" for e in target.elts] if isinstance(target, ast.Tuple) else []
+    target, index = node.targets[0], _saved_index(node.value)
+    if index is not None and isinstance(target, ast.Name):
+        return [*[""] * index, target.id]
+    if not _is_saved(node.value) or not isinstance(target, ast.Tuple):
+        return []
+    return [e.id if isinstance(e, ast.Name) else "" for e in target.elts]
+
+
+def _saved_index(node: ast.AST) -> int | None:
+    """Return i of ``ctx.saved_tensors[i]``."""
+    if not isinstance(node, ast.Subscript) or not _is_saved(node.value) or not isinstance(node.slice, ast.Constant):
+        return None
+    return node.slice.value if isinstance(node.slice.value, int) else None
+
+
+def _is_saved(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr in ("saved_tensors", "saved_variables")
 
 
 def _branches(node: ast.AST) -> list[ast.AST]:

@@ -118,3 +118,21 @@ spares = [
     pb.case(WithStatistics, x(3, 4)),
     pb.case(TakesObject, x(3, 4), Scale()),
 ]
+
+
+class Phase(torch.autograd.Function):
+    """Complex for real inputs: for bfloat16 torch has complex64 only."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = torch.exp(1j * x)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        (y,) = ctx.saved_tensors
+        return (dy * (1j * y).conj()).real
+
+
+spares.append(pb.case(Phase, x(3, 4)))

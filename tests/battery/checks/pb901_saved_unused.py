@@ -1,5 +1,7 @@
 """Kills and spares of PB901."""
 
+import warnings
+
 import torch
 
 import pullback as pb
@@ -200,3 +202,41 @@ class ByMode(torch.autograd.Function):
 
 
 spares.append(pb.case(ByMode, x(3, 4), torch.full((4,), 3.0, dtype=torch.float64), "sum"))
+
+
+class ByModeAndIndex(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, mode="sum"):
+        ctx.mode = mode
+        ctx.save_for_backward(x)
+        return x.clone() if mode == "sum" else x.square()
+
+    @staticmethod
+    def backward(ctx, dy):
+        kept = ctx.saved_tensors[0]
+        return (dy if ctx.mode == "sum" else 2 * dy * kept), None
+
+
+class ByModeDirectly(ByModeAndIndex):
+    @staticmethod
+    def backward(ctx, dy):
+        if ctx.mode == "square":
+            return 2 * dy * ctx.saved_tensors[0], None
+        return dy, None
+
+
+class OldName(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.square()
+
+    @staticmethod
+    def backward(ctx, dy):
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            (x,) = ctx.saved_variables
+        return 2 * dy * x
+
+
+spares += [pb.case(ByModeAndIndex, x(3, 4)), pb.case(ByModeDirectly, x(3, 4)), pb.case(OldName, x(3, 4))]

@@ -99,6 +99,8 @@ def _promotes(dtype: torch.dtype, runs: dict[torch.dtype, _Run]) -> bool:
     outputs = runs[dtype].outputs
     if not outputs or runs[dtype].reduced or any(_bits(o) <= _bits(dtype) for o in outputs):
         return False
+    if dtype is torch.bfloat16 and all(o.is_complex for o in outputs):
+        return False  # torch has no complex dtype of its digits
     widest = max(runs, key=_bits)
     return widest is not dtype and runs[widest].outputs != outputs
 
