@@ -1,7 +1,11 @@
 """Every private torch name that pullback uses does what its docstring says."""
 
+import ast
+import gc
 import subprocess
 import sys
+import weakref
+from pathlib import Path
 
 import pytest
 import torch
@@ -436,3 +440,121 @@ def test_checkpointed_are_inputs_and_random_state():
         "random state of its checkpoint": torch.get_rng_state().numel(),
     }
     assert _compat.checkpointed(lambda packed: packed) == {}
+
+
+def test_every_function_is_tested_here():
+    source = ast.parse(Path(_compat.__file__).read_text(encoding="utf-8"))
+    here = Path(__file__).read_text(encoding="utf-8")
+    public = [node.name for node in source.body if isinstance(node, (ast.FunctionDef, ast.ClassDef)) and not node.name.startswith("_")]
+    assert [name for name in public if f"_compat.{name}" not in here] == []
+
+
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_gpu_delay_keeps_the_stream_busy_and_not_the_cpu():
+    delay = _compat.gpu_delay()
+    done = torch.cuda.Event()
+    delay()
+    done.record()
+    assert not done.query()
+    done.synchronize()
+
+
+def test_storage_anchor_keeps_an_identity_and_no_memory():
+    tensor = torch.ones(3)
+    storage, key = tensor.untyped_storage(), tensor.untyped_storage()._cdata
+    anchor = _compat.storage_anchor(storage)
+    watched = weakref.ref(storage)
+    del tensor, storage
+    gc.collect()
+    assert watched() is None
+    assert anchor.expired()
+    assert all(torch.ones(3).untyped_storage()._cdata != key for _ in range(100))
+
+
+def test_is_once_differentiable():
+    def plain(ctx, dy):
+        return dy
+
+    assert _compat.is_once_differentiable(torch.autograd.function.once_differentiable(plain))
+    assert not _compat.is_once_differentiable(plain)
+    assert not _compat.is_once_differentiable(None)
+
+
+def test_writing_methods_write():
+    names = _compat.writing_methods()
+    assert {"mul_", "copy_", "zero_", "__setitem__", "__iadd__", "index_put_"} <= set(names)
+    assert not {"requires_grad_", "retain_grad_", "mul"} & set(names)
+    for name in ("exp_", "zero_", "neg_"):
+        x = torch.ones(3)
+        version = x._version
+        getattr(x, name)()
+        assert x._version > version
+    assert all(callable(getattr(torch.Tensor, name)) for name in names)
+
+
+def test_writing_functions_write():
+    found = _compat.writing_functions()
+    assert (torch, "relu_") in found
+    assert all(name.endswith("_") and callable(getattr(owner, name)) for owner, name in found)
+    for owner, name in [(owner, name) for owner, name in found if name == "relu_"]:
+        x = -torch.ones(3)
+        getattr(owner, name)(x)
+        assert x.tolist() == [0.0] * 3
+
+
+def test_on_backward_sees_what_ends_well_until_it_is_ended():
+    seen = []
+    end = _compat.on_backward(lambda roots, keep, create, frame: seen.append((roots, keep, create)))
+    try:
+        x = torch.ones(3, requires_grad=True)
+        y = (x * x).sum()
+        y.backward(retain_graph=True)
+        (grad,) = torch.autograd.grad(y, x, create_graph=True)
+        z = torch.exp(x).sum()
+        z.backward()
+        with pytest.raises(RuntimeError, match="second time"):
+            z.backward()
+    finally:
+        end()
+    (grad * 1).sum().backward()
+    assert [(roots[0] is tensor, keep, create) for (roots, keep, create), tensor in zip(seen, (y, y, z), strict=True)] == [
+        (True, True, False),
+        (True, True, True),
+        (True, False, False),
+    ]
+
+
+def test_is_stale_where_a_saved_tensor_was_written():
+    x = torch.ones(3, requires_grad=True)
+    y = x.exp()
+    assert not _compat.is_stale(y.grad_fn, "result")
+    with torch.no_grad():
+        y.mul_(2)
+    assert _compat.is_stale(y.grad_fn, "result")
+    square = Square.apply(z := x * 1)
+    assert not _compat.is_stale(square.grad_fn, "tensors")
+    with torch.no_grad():
+        z.mul_(2)
+    assert _compat.is_stale(square.grad_fn, "tensors")
+
+
+class Square(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return 2 * x * dy
+
+
+def test_library_functions_and_the_code_behind_them():
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+    torch.library.custom_op("pullback_compat::twice", twice, mutates_args=())
+    assert "pullback_compat::twice" in _compat.library_functions()
+    assert _compat.library_function("pullback_compat::twice") is twice
+    assert _compat.library_function("aten::mul") is None
