@@ -21,6 +21,18 @@ WORKER_STARTS_IN = 3.0
 Watch = Callable[[str, str], None]
 
 
+class Interrupted(Exception):
+    """Raised where Ctrl-C, or `sys.exit` in a handler of a signal, ended a check.
+
+    Attributes:
+        outcomes: What was done until then, in the order of the targets.
+    """
+
+    def __init__(self, outcomes: list[Outcome]) -> None:
+        super().__init__(f"interrupted after {len(outcomes)} subjects")
+        self.outcomes = outcomes
+
+
 def check_targets(targets: Sequence[Target], options: Options, *, watch: Watch = lambda subject, at: None) -> list[Outcome]:
     """Check every custom derivative of the targets; outcomes come in the order of the targets and their definitions.
 
@@ -32,8 +44,13 @@ def check_targets(targets: Sequence[Target], options: Options, *, watch: Watch =
     Raises:
         TargetError: for a name after ``::`` that its file does not define, and for a device that cannot be used.
         WorkerError: if workers cannot start.
+        Interrupted: with what was done until then.
     """
-    return _Pool(targets, options, watch, check_one).run()
+    pool = _Pool(targets, options, watch, check_one)
+    try:
+        return pool.run()
+    except (KeyboardInterrupt, SystemExit) as interruption:
+        raise Interrupted(pool.done()) from interruption
 
 
 def list_targets(targets: Sequence[Target], options: Options, *, watch: Watch = lambda subject, at: None) -> list[Outcome]:
@@ -89,6 +106,10 @@ class _Pool:
             except BaseException:
                 self._stop()
                 raise
+        return self.done()
+
+    def done(self) -> list[Outcome]:
+        """Return what is done so far, in the order of the targets."""
         return [self._outcomes[key] for key in sorted(self._outcomes)]
 
     def _work(self) -> None:

@@ -18,7 +18,7 @@ from typing import Any
 import click
 
 from ..battery.outcomes import Options, Outcome
-from ..battery.pool import check_targets, list_targets
+from ..battery.pool import Interrupted, check_targets, list_targets
 from ..battery.pool import write_tests as written_tests
 from ..battery.targets import Target, TargetError, parse_targets
 from ..battery.workers import WorkerError
@@ -135,8 +135,16 @@ def _run(
         jobs = given["jobs"] or max(1, options.jobs // sharing.local)
         options = replace(options, share=(sharing.rank, sharing.world), jobs=jobs)
     start = time.perf_counter()
+    interrupted = 0
     with progress() if sharing is None or sharing.rank == 0 else contextlib.nullcontext(lambda subject, at: None) as watch, _ended_by_signals():
-        outcomes = (list_targets if list_only else check_targets)(targets, options, watch=watch)
+        try:
+            outcomes = (list_targets if list_only else check_targets)(targets, options, watch=watch)
+        except Interrupted as error:
+            outcomes, interrupted = error.outcomes, _status_of(error)
+    if interrupted:
+        click.echo(f"interrupted: {len(outcomes)} Function{'s' * (len(outcomes) != 1)} done until then", err=True)
+        if sharing is not None or not outcomes:
+            return interrupted
     if sharing is not None:
         gathered = sharing.gather(outcomes)
         if gathered is None:
@@ -145,8 +153,12 @@ def _run(
     if list_only:
         _print_list(outcomes, output_format, output)
         return 0 if any(outcome.found for outcome in outcomes) else 2
-    _require_case(outcomes, options.only)
+    if not interrupted:
+        _require_case(outcomes, options.only)
     report = _one_report(outcomes, given, time.perf_counter() - start)
+    if interrupted:
+        write(replace(report, environment={**report.environment, "interrupted": True}), output_format, output)
+        return interrupted
     if not report.subjects:
         click.echo(f"no custom Function, op or case is defined in {', '.join(clean(target.spec) for target in targets)}", err=True)
     if output_format == "html":
@@ -176,6 +188,12 @@ def _write_tests(targets: Sequence[Target], options: Options, folder: Path) -> N
             continue
         path.write_text(outcome.page, encoding="utf-8")
         click.echo(f"wrote {path}", err=True)
+
+
+def _status_of(error: Interrupted) -> int:
+    """Return the exit status by which a shell knows the signal that ended a command."""
+    code = getattr(error.__cause__, "code", None)
+    return code if isinstance(code, int) else 128 + signal.SIGINT
 
 
 @contextlib.contextmanager

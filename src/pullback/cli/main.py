@@ -39,6 +39,9 @@ class Commands(click.Group):
             return super().invoke(ctx)
         except (click.ClickException, click.exceptions.Exit, click.Abort, OSError):
             raise
+        except KeyboardInterrupt:
+            click.echo("interrupted", err=True)
+            ctx.exit(130)
         except Exception as error:
             if os.environ.get("PULLBACK_DEBUG"):
                 raise
@@ -51,5 +54,6 @@ class Commands(click.Group):
 def main() -> None:
     """Check, author and explain custom derivatives in PyTorch.
 
-    Exit status: 0 nothing found, 1 something found (or nothing could be checked), 2 wrong usage or a failure of pullback itself.
+    Exit status: 0 nothing found, 1 something found (or nothing could be checked), 2 wrong usage or a failure of pullback itself; 130 and 143
+    after Ctrl-C and SIGTERM, with a report on what was done until then.
     """
