@@ -116,7 +116,7 @@ function Moment({ call, phase, x, y, longest }: { call: Call; phase: Step["phase
   const raised = steps.some((step) => step.what === "raises");
   const seconds = spent(steps);
   const flow = [...steps].reverse().find((step) => step.stats && (step.what === "returns" || step.what === "result"));
-  const text = none ? "never runs" : raised ? "raises" : flow ? `‖${flow.name}‖ ${significant(flow.stats!.norm)}` : "";
+  const text = none ? "never runs" : raised ? "raises" : flow ? `‖${flow.name}‖ ${size(flow.stats!)}` : "";
   const target = steps[0] && `${phase}-${call.number}`;
   return (
     <a class={`moment${marks.length || raised ? " marked" : ""}${none ? " none" : ""}`} href={target && `#${target}`} onClick={(event) => jump(event, target)}>
@@ -186,7 +186,7 @@ function Row({ step }: { step: Step }) {
         <code>{step.name}</code>
       </td>
       <td>{stats?.value}</td>
-      <td class="number">{stats && stats.elements > 0 ? significant(stats.norm) : ""}</td>
+      <td class="number">{finite(stats)}</td>
       <td class="number">{share(stats)}</td>
       <td class="number">{step.seconds === null ? "" : duration(step.seconds)}</td>
       <td>
@@ -195,6 +195,9 @@ function Row({ step }: { step: Step }) {
     </tr>
   );
 }
+
+const size = ({ nan, inf, norm }: Stats): string => (nan ? "NaN" : inf ? "Inf" : significant(norm));
+const finite = (stats: Stats | null): string => (stats && stats.elements > stats.nan + stats.inf ? significant(stats.norm) : "");
 
 function share(stats: Stats | null): string {
   if (!stats?.zeros) return "";
@@ -212,7 +215,7 @@ function Gradients({ trace }: { trace: Trace }) {
                   <code>{name}</code>
                 </th>
                 <td>{stats?.value}</td>
-                <td class="number">{stats ? significant(stats.norm) : ""}</td>
+                <td class="number">{finite(stats)}</td>
                 <td class="number">{share(stats)}</td>
                 <td>{remark}</td>
               </tr>

@@ -43,8 +43,8 @@ class Stats:
         parts = [self.value]
         if self.strides:
             parts.append(f"strides {self.strides}")
-        if self.elements:
-            parts.append(f"norm {self.norm:.3g}")
+        if self.elements > self.nan + self.inf:
+            parts.append(f"norm {self.norm:.3g}" + (" of the finite" if self.nan or self.inf else ""))
         parts += [f"{count:,} of {self.elements:,} {word}" for count, word in ((self.zeros, "zero"), (self.nan, "NaN"), (self.inf, "Inf")) if count]
         return ", ".join(parts)
 
