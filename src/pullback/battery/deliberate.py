@@ -17,6 +17,7 @@ from .value import InputVerdict, spread
 LARGE_MOVES = (0.5, 2.0, 8.0)
 STEPS = 16
 TRIES = 4
+SMALL_MOVE = 1e-4
 OTHERWISE = (-1.375, 1000.0)
 """Multiples of an input at which it is returned unchanged too, where forward is the identity."""
 HALVINGS = 40
@@ -65,12 +66,35 @@ def jump_of(evaluator: Evaluator, path: str, template: Tensor, seed: int) -> boo
 
     Every move is cut into steps; in those that hold the greatest part of what an output changes, the half with the greater change is taken again and
     again. A change that stays while the step shrinks by 2^-40 is a jump; at a steep place it gets less and less, at a pole it grows. The moves go to
-    both sides, and as far as the largest argument is large: a threshold may lie outside of the range of the sample.
+    both sides, and as far as the largest argument is large: a threshold may lie outside of the range of the sample. Far from the sample almost any
+    iteration jumps, though (a fixed point is lost, a root changes places); a jump there counts only where backward sends a gradient through outputs
+    that stand still at the sample, as a surrogate does.
     """
     try:
-        return any(_jumps(evaluator, path, start, move) for start, move in _moves(evaluator, template, seed))
+        near, *far = _moves(evaluator, template, seed)
+        if _jumps(evaluator, path, *near):
+            return True
+        return any(_jumps(evaluator, path, *move) for move in far) and _through_still_outputs(evaluator, path, template, seed)
     except (UserCodeError, RuntimeError):
         return False
+
+
+def _through_still_outputs(evaluator: Evaluator, path: str, template: Tensor, seed: int) -> bool:
+    """Whether backward gives one input a gradient through output entries that small moves of it leave as they are, bit for bit."""
+    generator = torch.Generator().manual_seed(seed + 0x57111)
+    outcome = evaluator.forward()
+    here = [y.detach() for y in outcome.live]
+    still = [torch.ones_like(y, dtype=torch.bool) for y in here]
+    for _ in range(TRIES):
+        move = SMALL_MOVE * numeric.scale_of(template) * spread(template.shape, template.is_complex(), generator).to(template.dtype)
+        there = evaluator.forward(values={path: template + move}).live
+        if [y.shape for y in there] != [y.shape for y in here]:
+            return False
+        still = [kept & (a == b.detach()) for kept, a, b in zip(still, here, there, strict=True)]
+    cotangents = [torch.where(kept, spread(y.shape, y.is_complex(), generator).to(y), 0.0) for kept, y in zip(still, here, strict=True)]
+    gradients = evaluator.vjp(outcome, cotangents)
+    gradient = next(g for leaf, g in zip(evaluator.wanted, gradients, strict=True) if leaf.path == path)
+    return gradient is not None and bool((gradient != 0).any())
 
 
 def _moves(evaluator: Evaluator, template: Tensor, seed: int) -> Iterator[tuple[Tensor, Tensor]]:

@@ -59,14 +59,14 @@ def failures(probe: Probe, evaluator: Evaluator) -> list[Edge]:
 
 def _second_opinion(probe: Probe, evaluator: Evaluator, wrong: InputVerdict) -> Edge | None:
     nan = wrong.got != wrong.got
-    if trusted_eager(probe, wrong.path) is None:
+    truth = eager(evaluator)
+    if trusted_eager(probe, wrong.path) is None or (not nan and _is_nan(probe, evaluator, truth, wrong.path)):
         again = _verdict(evaluator, wrong.path, probe.settings.seed + 7)
         if again is None or again.ok is not False:
             return None
         if not nan and (not by_entry(probe, evaluator, wrong.path) or rounded_away(probe, evaluator, wrong, rounding_for(evaluator, wrong.path))):
             return None
         return Edge("nan too" if nan else "wrong", wrong)
-    truth = eager(evaluator)
     if agree(probe, evaluator, truth, wrong.path):
         return Edge("nan too", wrong) if nan else None
     if all((v := _verdict(truth, wrong.path, probe.settings.seed + k)) is not None and v.ok for k in range(OPINIONS)):
@@ -74,6 +74,12 @@ def _second_opinion(probe: Probe, evaluator: Evaluator, wrong: InputVerdict) -> 
             return None
         return Edge("nan" if nan else "wrong", wrong)
     return None
+
+
+def _is_nan(probe: Probe, evaluator: Evaluator, truth: Evaluator, path: str) -> bool:
+    """Whether autograd of the forward has no opinion at this point, as at the equal eigenvalues of eigh."""
+    pair = gradient_pair(probe, evaluator, truth, path)
+    return pair is not None and bool(torch.isnan(pair[1]).any())
 
 
 def agree(probe: Probe, evaluator: Evaluator, truth: Evaluator, path: str) -> bool:

@@ -15,6 +15,7 @@ from .compare import largest_gap
 from .evaluate import Evaluator, UserCodeError, copy_tensor, random_like
 from .growth import Growth
 from .locate import trusted_eager
+from .lone_axes import counts_as_input, lone_symbols
 from .probe import Probe
 from .refusals import refuses
 from .rounding import rounded_away, rounding_for
@@ -31,6 +32,8 @@ LARGE = 1025
 ELEMENTS = 65_536
 """Above this many elements 16-bit indices wrap, and grids of blocks get a second dimension."""
 OUTPUT_ELEMENTS = 2**20
+LONE = (7, 3)
+"""Further sizes of an axis that changes alone, besides twice its own."""
 EVEN, ODD = (4, 6, 10), (3, 5, 9)
 
 
@@ -89,14 +92,15 @@ class Sweep:
         active = [s for group in found.values() for s in group]
         failed: set[Symbol] = set()
         for sizes in (SMALL, (LARGE,)):
-            for size in sizes:
-                for symbol in active:
-                    if symbol in failed or size == symbol.size:
-                        continue
-                    trial = self._timed(resizer, symbol, size)
-                    if trial is not None and trial.verdict in ("wrong", "crash"):
-                        failed.add(symbol)
-                        yield self._explained(resizer, self._smallest(resizer, trial))
+            for symbol, size in ((symbol, _multiple(symbol, n)) for n in sizes for symbol in active):
+                if symbol in failed or size == symbol.size:
+                    continue
+                trial = self._timed(resizer, symbol, size)
+                if trial is not None and trial.verdict in ("wrong", "crash"):
+                    failed.add(symbol)
+                    yield self._explained(resizer, self._smallest(resizer, trial) if symbol.step == 1 else trial)
+            if sizes is SMALL:
+                yield from self._lone(resizer, {symbol.size for symbol in failed})
         for symbol in active:
             size = _many(self.probe.exact, symbol)
             if size is None or not symbol.batch or symbol in failed:
@@ -105,6 +109,18 @@ class Sweep:
                 trial = self._timed(resizer, symbol, size)
                 if trial is not None and trial.verdict in ("wrong", "crash"):
                     yield self._explained(resizer, trial)
+
+    def _lone(self, resizer: Resizer, failed: set[int]) -> Iterator[Trial]:
+        """Yield what is wrong once one of two equal axes changes, or an axis of size 1 grows; every size is reported once."""
+        for symbol in lone_symbols(self.probe.exact):
+            if symbol.size in failed or not counts_as_input(resizer, symbol, 2 * symbol.size):
+                continue
+            for size in (2 * symbol.size, *LONE):
+                trial = self._timed(resizer, symbol, size) if size != symbol.size else None
+                if trial is not None and trial.verdict in ("wrong", "crash"):
+                    failed.add(symbol.size)
+                    yield trial
+                    break
 
     def _explained(self, resizer: Resizer, trial: Trial) -> Trial:
         symbol = trial.symbol
@@ -125,6 +141,8 @@ class Sweep:
         for candidate in dict.fromkeys((symbol, symbol.without_numbers())):
             if any(self._takes(resizer, candidate, size) for size in (7, 3, 1) if size != symbol.size):
                 return [candidate]
+            if candidate.size > 1 and self._takes(resizer, candidate, 2 * candidate.size):
+                return [replace(candidate, step=candidate.size)]
         if len(symbol.axes) == 1 or len(symbol.axes) > 4:
             return []
         return [s for s in symbol.split() if self._takes(resizer, s, 7)]
@@ -178,7 +196,10 @@ class Sweep:
     def _again(self, resizer: Resizer, symbol: Symbol, size: int) -> bool:
         """Whether other contents of the same size are judged wrong as well: a point where no quotient can be trusted is not met three times."""
         others = [resizer.resized(symbol, size) for _ in range(2)]
-        return all(e is not None and self._judge(e)[0] == "wrong" for e in others)
+        if not all(e is not None and self._judge(e)[0] == "wrong" for e in others):
+            return False
+        # A larger matrix of the same entries has a larger norm: an iteration that converged at the sample may not do so here.
+        return size <= symbol.size or self._judge(_as_small_together(others[0], symbol, size))[0] != "right"
 
     def _judge(self, evaluator: Evaluator) -> tuple[Verdict, UserCodeError | None, InputVerdict | None, int]:
         try:
@@ -249,6 +270,19 @@ class Sweep:
             else:
                 low = middle.size
         return Trial(high.symbol, high.size, high.verdict, high.error, high.value, low)
+
+
+def _as_small_together(evaluator: Evaluator | None, symbol: Symbol, size: int) -> Evaluator:
+    """The call with the entries of what grew made smaller, so that their sums stay as large as in the sample."""
+    assert evaluator is not None
+    grown = {path for path, _ in symbol.axes}
+    leaves = [leaf for leaf in evaluator.wanted if leaf.path in grown and not bool((leaf.template == leaf.template.round()).all())]
+    return evaluator.variant({leaf.path: leaf.template * (symbol.size / size) for leaf in leaves})
+
+
+def _multiple(symbol: Symbol, size: int) -> int:
+    """A size as it is, or about as large a multiple of what the symbol's values must be multiples of."""
+    return size if symbol.step == 1 else symbol.step * (size if size < LARGE else -(-size // symbol.step))
 
 
 def _predicted(costs: list[tuple[int, float, int]], size: int) -> tuple[float, float]:

@@ -26,6 +26,8 @@ class Symbol:
         numbers: Paths of ints among the arguments that equal it.
         batch: Whether it is the leading axis of the largest-rank differentiated tensor.
         joint: Whether all its occurrences change together.
+        step: Of what its values must be multiples, as far as forward shows.
+        stays: What stays as in the sample although it had the same size, in words.
     """
 
     size: int
@@ -33,6 +35,8 @@ class Symbol:
     numbers: tuple[str, ...] = ()
     batch: bool = False
     joint: bool = True
+    step: int = 1
+    stays: str = ""
 
     @property
     def said(self) -> str:
@@ -51,8 +55,8 @@ class Symbol:
 
 def symbols(evaluator: Evaluator) -> list[Symbol]:
     """Return the sizes of the tensor arguments, the batch size first; a size of 1 counts only as a batch size."""
-    leaves = [leaf for leaf in evaluator.leaves if _resizable(leaf)]
-    main = _main(leaves)
+    leaves = resizable_leaves(evaluator)
+    main = main_leaf(leaves)
     found: dict[int, list[tuple[str, int]]] = {}
     for leaf in leaves:
         for dim, size in enumerate(leaf.template.shape):
@@ -73,14 +77,19 @@ def symbols(evaluator: Evaluator) -> list[Symbol]:
     return sorted(result, key=lambda symbol: not symbol.batch)
 
 
+def resizable_leaves(evaluator: Evaluator) -> list[Leaf]:
+    """Return the tensor arguments whose sizes can be changed."""
+    return [leaf for leaf in evaluator.leaves if _resizable(leaf)]
+
+
+def main_leaf(leaves: Sequence[Leaf]) -> Leaf | None:
+    """Return the differentiated tensor of the largest rank."""
+    return max((leaf for leaf in leaves if leaf.wanted), key=lambda leaf: leaf.template.dim(), default=None)
+
+
 def _resizable(leaf: Leaf) -> bool:
     t = leaf.template
     return t.layout is torch.strided and t.dim() > 0 and not t.__dict__
-
-
-def _main(leaves: Sequence[Leaf]) -> Leaf | None:
-    wanted = [leaf for leaf in leaves if leaf.wanted]
-    return max(wanted, key=lambda leaf: leaf.template.dim(), default=None)
 
 
 def _numbers(evaluator: Evaluator) -> dict[int, list[str]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -14,6 +15,8 @@ from .evaluate import Evaluator
 
 LARGEST_NUMBER = 1e6
 NUMBERS = 6
+TURNED = "every second entry's sign turned"
+_ASKS_FOR_NEGATIVE = re.compile(r"(<|>=)\s*0\b(?!\.)|(==|!=|>)\s*-\s*1\b(?!\.)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,11 +65,31 @@ def special_points(evaluator: Evaluator) -> Iterator[Point]:
         if x.numel() > 1 and not x.is_complex():
             yield Point(leaf.path, "equal entries", _replaced(x, float(x.reshape(-1)[0].detach()), slice(0, None, 2)))
             yield Point(leaf.path, "every entry equal", torch.full_like(x, float(x.reshape(-1)[-1].detach())))
+            if _of_one_sign(x):
+                yield Point(leaf.path, TURNED, _replaced(x, -1.0, slice(0, None, 2), factor=True))
         if x.is_complex():
             continue
+        if float(x.min()) >= 0 and 0 < float(x.max()) < 1:
+            yield Point(leaf.path, "some entries exactly 1", _replaced(x, 1.0, slice(0, None, 3)))
         for path, value in list(numbers.items())[:NUMBERS]:
             if path != leaf.path and value != 0:
                 yield Point(leaf.path, f"some entries exactly {path} = {value:g}, some beside it", around(x, value))
+
+
+def index_points(evaluator: Evaluator, source: str) -> Iterator[Point]:
+    """Yield index arguments in which some entries are -1, as in padded lists, where the code asks for negative ones.
+
+    Args:
+        evaluator: The call.
+        source: The text of forward and backward.
+    """
+    if not _ASKS_FOR_NEGATIVE.search(source):
+        return
+    for leaf in evaluator.leaves:
+        index = leaf.template
+        known = index.dtype in (torch.int64, torch.int32) and index.layout is torch.strided and index.dim()
+        if known and index.numel() > 1 and int(index.min()) >= 0:
+            yield Point(leaf.path, "some entries exactly -1", _replaced(index, -1, slice(1, None, 3)))
 
 
 def points_beside(evaluator: Evaluator, number: str) -> Iterator[Point]:
@@ -120,7 +143,12 @@ def peaked(evaluator: Evaluator, margin: float = 7.0) -> Evaluator | None:
     return None
 
 
-def _replaced(x: Tensor, value: float, where: slice) -> Tensor:
+def _of_one_sign(x: Tensor) -> bool:
+    entries = x.detach()
+    return bool((entries > 0).all() or (entries < 0).all()) and not bool((entries == entries.round()).all())
+
+
+def _replaced(x: Tensor, value: float, where: slice, *, factor: bool = False) -> Tensor:
     flat = x.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
-    flat[where] = value
+    flat[where] = value * flat[where] if factor else value
     return flat.reshape(x.shape)

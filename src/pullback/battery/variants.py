@@ -41,23 +41,27 @@ class Variant:
 
 
 def other_branches(probe: Probe) -> Iterator[Variant]:
-    """Yield the call with each optional argument left out (None), and with each bool turned round."""
+    """Yield the call with each optional argument left out (None), each bool turned round, each self-inverse permutation of axes by another."""
     optional = optional_arguments(probe)
     for name, value in probe.exact.named:
         if isinstance(value, bool):
             yield _variant(probe, name, not value)
+        elif _whole_numbers(value) and (turned := _turned(value)) is not None:
+            yield _variant(probe, name, turned)
         elif value is not None and name in optional and len(probe.exact.wanted) > _wanted_in(probe, name):
             yield _variant(probe, name, None)
 
 
 def other_numbers(probe: Probe) -> Iterator[Variant]:
-    """Yield the call with other values of its Python numbers, one at a time.
+    """Yield the call with other values of its Python numbers, one at a time, and with a larger last one in tuples of equal ones (a kernel's sides).
 
     A number whose name says that it is a width or a precision is not made negative, and one that points at an element (`padding_idx`) is left alone:
     forward takes such values without refusing them, and nobody means what it then computes.
     """
     seen = 0
     for name, value in probe.exact.named:
+        if _whole_numbers(value) and len(set(value)) == 1 and value[0] > 0:
+            yield _variant(probe, name, (*value[:-1], value[-1] + 1))
         if isinstance(value, bool) or not isinstance(value, (int, float)) or _POSITION.search(name):
             continue
         seen += 1
@@ -74,6 +78,24 @@ def _numbers(value: float) -> list[float]:
     else:
         candidates = [0.0, -value, 1.0, 10 * value if value else 0.3, 1e-12]
     return [c for c in dict.fromkeys(candidates) if c != value]
+
+
+def _whole_numbers(value: Any) -> bool:
+    return isinstance(value, tuple) and len(value) > 1 and all(isinstance(n, int) and not isinstance(n, bool) for n in value)
+
+
+def _turned(axes: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Return the permutation that moves every axis by one, where `axes` is one that undoes itself."""
+    count = len(axes)
+    plain = [n % count for n in axes]
+    if (
+        count < 3
+        or sorted(plain) != list(range(count))
+        or any(n not in range(-count, count) for n in axes)
+        or any(plain[plain[i]] != i for i in plain)
+    ):
+        return None
+    return tuple((n + 1) % count for n in range(count))
 
 
 def _variant(probe: Probe, name: str, value: Any) -> Variant:

@@ -608,3 +608,58 @@ spares += [
     pb.case(ScaledRows, fixed(3, 4), fixed(3, 4)),
     pb.case(TakesNumberOnly, fixed(3, 4), None),
 ]
+
+
+class Permutes(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, axes):
+        ctx.axes = axes
+        return x.permute(axes).contiguous()
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy.permute([ctx.axes.index(i) for i in range(len(ctx.axes))]), None
+
+
+class PermutesTwice(Permutes):
+    """Right where the permutation is its own inverse."""
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy.permute(ctx.axes), None
+
+
+class Equilibrium(torch.autograd.Function):
+    """A fixed point, reached for small w; for a large one it is lost, and the iteration jumps."""
+
+    @staticmethod
+    def forward(ctx, w, x):
+        z = torch.zeros_like(x)
+        for _ in range(120):
+            z = torch.tanh(w @ z + x)
+        ctx.save_for_backward(w, z)
+        return z
+
+    @staticmethod
+    def system(w, z):
+        return torch.eye(len(z), dtype=z.dtype, device=z.device) - w.mT * (1 - z * z)
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        w, z = ctx.saved_tensors
+        dx = torch.linalg.solve(cls.system(w, z), dy) * (1 - z * z)
+        return dx[:, None] * z, dx
+
+
+class EquilibriumUntransposed(Equilibrium):
+    @staticmethod
+    def system(w, z):
+        return torch.eye(len(z), dtype=z.dtype, device=z.device) - w * (1 - z * z)[:, None]
+
+
+def small(*shape):
+    return (x(*shape).detach() * 0.2).requires_grad_()
+
+
+kills += [pb.case(PermutesTwice, x(2, 3, 4), (0, 2, 1)), pb.case(EquilibriumUntransposed, small(4, 4), x(4))]
+spares += [pb.case(Permutes, x(2, 3, 4), (0, 2, 1)), pb.case(Permutes, x(2, 3), (1, 0)), pb.case(Equilibrium, small(4, 4), x(4))]

@@ -272,3 +272,6 @@ def around_ten(*shape):
 
 kills.append(pb.case(ColdestMinimum, around_ten(3, 4), 0.5))
 spares += [pb.case(SoftMinimum, around_ten(2, 7), 0.5), pb.case(SoftMinimum, around_ten(5), 0.01)]
+
+
+

@@ -186,3 +186,19 @@ spares = [
     pb.case(WithCache, x(3), Cache(x(3, 3, grad=False))),
     pb.case(MainGrad, x(3, 4), with_main_grad()),
 ]
+
+
+class Detached(Saves):
+    """No graph is kept, and still nothing notices when x is changed before backward."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.x = x.detach()
+        return x.sin()
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * ctx.x.cos()
+
+
+kills.append(pb.case(Detached, x(3, 4)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
 import time
 from collections.abc import Iterator
 
@@ -15,7 +17,7 @@ from ..edges import Edge, failures, gradient_pair
 from ..evaluate import Evaluator, UserCodeError
 from ..locate import trusted_eager
 from ..probe import Probe, gradient_name
-from ..special import points_beside, special_points
+from ..special import TURNED, index_points, points_beside, special_points
 from ..truth import eager
 from ..variants import other_numbers
 
@@ -30,7 +32,9 @@ class WrongGradientAtEdge(Check):
 
     How it is measured:
         The value test of PB501 at zeros, at equal entries, at every number among the arguments as an input value and a step beside it, and for other
-        values of those numbers (0, negated, 1, ten times, 1e-12), again with entries beside them. At kinks every value between the one-sided
+        values of those numbers (0, negated, 1, ten times, 1e-12), again with entries beside them; where all entries have one sign, with every second
+        one turned (a warning: perhaps the other sign is never meant); with -1 in index arguments where the code asks for negative ones; with other
+        permutations, and with unequal numbers in tuples of equal ones. At kinks every value between the one-sided
         derivatives is accepted. Where the test fails, autograd through the forward must pass it at the same point, and other rounding must not move
         the gradient as far: else nothing is claimed.
 
@@ -102,6 +106,7 @@ class WrongGradientAtEdge(Check):
         return self.finding(
             probe,
             f"{name} {what} for {v.path} at {where}",
+            severity="warning" if TURNED in where else "error",
             evidence=[evidence],
             cause="the formula does not hold at this value (a division by it, a comparison that leaves it out, a branch); at the sample it does",
             fix=f"Compute {gradient_name(v.path)} at this value as the limit that forward has there.",
@@ -130,10 +135,22 @@ def _places(probe: Probe) -> Iterator[tuple[str, Evaluator]]:
     exact = probe.exact
     for point in special_points(exact):
         yield f"{point.path} with {point.name}", _lean(exact, exact.variant({point.path: point.value}))
+    for point in index_points(exact, _source(probe)):
+        yield f"{point.path} with {point.name}", _lean(exact, exact.variant({point.path: point.value}))
     for variant in other_numbers(probe):
         yield variant.name, _lean(exact, variant.evaluator)
         for point in points_beside(variant.evaluator, variant.path):
             yield f"{variant.name} and {point.path} with {point.name}", _lean(exact, variant.evaluator.variant({point.path: point.value}))
+
+
+def _source(probe: Probe) -> str:
+    """The text of the Function and of its bases, as far as it can be read."""
+    text = ""
+    for owner in probe.function.__mro__ if probe.function is not None else ():
+        if owner.__module__.partition(".")[0] not in ("torch", "builtins"):
+            with contextlib.suppress(OSError, TypeError):
+                text += inspect.getsource(owner)
+    return text
 
 
 def _lean(base: Evaluator, variant: Evaluator) -> Evaluator:

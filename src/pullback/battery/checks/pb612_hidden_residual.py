@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ...report.finding import Evidence, Finding
@@ -9,6 +10,7 @@ from ..base import Check
 from ..evaluate import differentiable
 from ..keeping import Origin, origins, owner, shown
 from ..probe import Probe
+from ..words import listed
 
 
 class HiddenResidual(Check):
@@ -20,9 +22,9 @@ class HiddenResidual(Check):
 
     How it is measured:
         After one forward every tensor that can be reached from ctx is found, through lists, dicts, attributes of objects, closures and partials. A
-        floating tensor that requires grad, or that forward computed, is a warning. Random states, index tensors, quantised weights, running
-        statistics, single numbers, constant tables and graphs that forward built on purpose are notes. What hangs on an argument (a cache that was
-        passed in, a ``main_grad``) is the caller's.
+        floating tensor that requires grad (or shares memory with an argument that does: ``x.detach()``), or that forward computed, is a warning.
+        Random states, index tensors, quantised weights, running statistics, single numbers, constant tables and graphs that forward built on purpose
+        are notes. What hangs on an argument (a cache that was passed in, a ``main_grad``) is the caller's.
 
     Example:
         ``ctx.x = x``, ``ctx.residuals = {"mask": mask}``, ``ctx.recompute = lambda: run(x)``.
@@ -45,15 +47,16 @@ class HiddenResidual(Check):
     def run(self, probe: Probe) -> Iterator[Finding]:
         found = {o.kept.path: o for call in origins(probe) for o in call if not o.kept.saved}
         hidden = [o for o in found.values() if o.source in ("argument", "inside", "persistent")]
-        loud = [o for o in hidden if _matters(o)]
-        quiet = [o for o in hidden if not _matters(o)]
+        wanted = {leaf.path for leaf in probe.native.wanted} if probe.target.direct else set()
+        loud = [o for o in hidden if _matters(o, wanted)]
+        quiet = [o for o in hidden if not _matters(o, wanted)]
         if loud:
             yield self._hidden(probe, loud, "warning")
         if quiet:
             yield self._hidden(probe, quiet, "note")
 
     def _hidden(self, probe: Probe, hidden: list[Origin], severity: str) -> Finding:
-        names = ", ".join(o.kept.path for o in hidden)
+        names = listed(o.kept.path for o in hidden)
         return self.finding(
             probe,
             f"{owner(probe)} keeps {names} on ctx, where save_for_backward does not see {'it' if len(hidden) == 1 else 'them'}",
@@ -62,16 +65,22 @@ class HiddenResidual(Check):
             evidence=[Evidence(f"{o.kept.path}: {shown(o.kept.tensor)}, {_origin(o)}") for o in hidden],
             cause="the tensors hang on ctx after forward",
             certain=True,
-            fix=f"ctx.save_for_backward({', '.join(o.argument or o.kept.attribute for o in hidden)}) in forward, ctx.saved_tensors in backward",
+            fix=f"ctx.save_for_backward({', '.join(dict.fromkeys(map(_written, hidden)))}) in forward, ctx.saved_tensors in backward",
         )
 
 
-def _matters(origin: Origin) -> bool:
+def _written(origin: Origin) -> str:
+    """Return how forward may name the tensor: the argument, what a closure closes over, or what hangs on ctx."""
+    closed = re.search(r"\(its closure's (\w+)\)$", origin.kept.path)
+    return origin.argument or (closed[1] if closed else origin.kept.path.removeprefix("ctx.").partition(" ")[0])
+
+
+def _matters(origin: Origin, wanted: set[str]) -> bool:
     tensor = origin.kept.tensor
     if not differentiable(tensor):
         return False
     if origin.source == "argument":
-        return tensor.requires_grad
+        return tensor.requires_grad or origin.argument in wanted
     return origin.source == "inside" and tensor.numel() > 1 and tensor.grad_fn is None
 
 

@@ -29,7 +29,9 @@ class WrongForSomeSizes(Check):
     How it is measured:
         Each size of the arguments is changed, equal sizes (and numbers among the arguments that equal them) together: 1, odd, just above powers of
         two, 1025, and more than 65,536 elements where time allows. New contents are drawn from the old ones. The gradient is judged by value wherever
-        forward takes the size and the gradient is right at the sample's; the smallest failing size is found by bisection.
+        forward takes the size and the gradient is right at the sample's; the smallest failing size is found by bisection. Then one of two equal
+        axes of a tensor changes alone, and an axis of size 1 grows, where forward takes it and what was added changes its results: a wrong value
+        there is a warning.
 
     Example:
         ``for i in range(0, n, step): grad_w = ...`` (overwritten by each chunk); ``n // 64`` blocks; ``row * width`` in 16 bits.
@@ -64,10 +66,11 @@ class WrongForSomeSizes(Check):
         assert value is not None
         name = gradient_name(value.path)
         halves = trial.pairs and halves_in_forward(probe)
-        severity: Severity = "note" if not trial.symbol.joint or halves else "warning" if probe.case.invented else "error"
+        stays = trial.symbol.stays
+        severity: Severity = "note" if halves or not (trial.symbol.joint or stays) else "warning" if probe.case.invented or stays else "error"
         return self.finding(
             probe,
-            f"{probe.backward_name} returns a wrong {name} when {trial.symbol.said} is {trial.size}",
+            f"{probe.backward_name} returns a wrong {name} when {trial.symbol.said} is {trial.size}" + (f" and {stays}" if stays else ""),
             severity=severity,
             evidence=[
                 Evidence(
@@ -79,7 +82,11 @@ class WrongForSomeSizes(Check):
                     tolerance.WHY_DIFFERENCE,
                 )
             ],
-            cause="forward splits in halves, and every even size is right" if halves else "a block, chunk or index in backward fits only some sizes",
+            cause="forward splits in halves, and every even size is right"
+            if halves
+            else "backward takes one axis for another of the same size, or looks only at the first entry of an axis of size 1"
+            if stays
+            else "a block, chunk or index in backward fits only some sizes",
             fix="Refuse odd sizes in forward."
             if halves
             else "Look for a loop that overwrites instead of adding, a tail that is left out, the size of another axis, or a narrow index.",

@@ -1,0 +1,56 @@
+"""Axes that can change although others of their size do not: one of two equal axes of a tensor, and axes of size 1."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from torch import Tensor
+
+from .evaluate import Evaluator, UserCodeError, differentiable
+from .sizes import Resizer, Symbol, main_leaf, resizable_leaves
+
+
+def lone_symbols(evaluator: Evaluator) -> Iterator[Symbol]:
+    """Yield the changes that make square inputs rectangular, and those that give axes of size 1 more entries.
+
+    Every tensor that has two such axes is changed in its last one, or else in its first one; once as it is, and once with the single axes of that
+    size in other tensors changed along. An axis of size 1 counts where it has that size in all tensors of the largest rank.
+    """
+    leaves = resizable_leaves(evaluator)
+    main = main_leaf(leaves)
+    if main is None:
+        return
+    for size in sorted({n for n in main.template.shape if n > 1 and list(main.template.shape).count(n) > 1}):
+        where = [(leaf.path, [d for d, n in enumerate(leaf.template.shape) if n == size]) for leaf in leaves]
+        once = tuple((path, dims[0]) for path, dims in where if len(dims) == 1)
+        own = next(dims for path, dims in where if path == main.path)
+        for moved, kept in ((-1, 0), (0, -1)):
+            twice = tuple(sorted(((path, dims[moved]) for path, dims in where if len(dims) > 1), key=lambda axis: axis[0] != main.path))
+            stays = f"{main.path}.shape[{own[kept]}] stays {size}"
+            yield Symbol(size, twice, joint=False, stays=stays)
+            if once:
+                yield Symbol(size, twice + once, joint=False, stays=stays)
+    same_rank = [leaf for leaf in leaves if leaf.template.dim() == main.template.dim()]
+    for dim in range(1, main.template.dim()):
+        if all(leaf.template.shape[dim] == 1 for leaf in same_rank):
+            paths = sorted((leaf.path for leaf in same_rank), key=lambda path: path != main.path)
+            yield Symbol(1, tuple((path, dim) for path in paths), joint=False, stays="not 1, as in the sample")
+
+
+def counts_as_input(resizer: Resizer, symbol: Symbol, size: int) -> bool:
+    """Return whether forward takes a larger size and does not leave out what was added: where it does, it was never meant to get it."""
+    evaluator = resizer.resized(symbol, size)
+    if evaluator is None:
+        return False
+    beyond: dict[str, Tensor] = {}
+    for path, dim in symbol.axes:
+        template = next(leaf.template for leaf in evaluator.leaves if leaf.path == path)
+        if differentiable(template) and template.shape[dim] > symbol.size:
+            moved = template.detach().clone()
+            moved.narrow(dim, symbol.size, template.shape[dim] - symbol.size).mul_(1.25).add_(0.125)
+            beyond[path] = moved
+    try:
+        here, there = evaluator.values(), evaluator.values(beyond)
+    except UserCodeError:
+        return False
+    return bool(beyond) and any(a.shape == b.shape and not a.equal(b) for a, b in zip(here, there, strict=False))
