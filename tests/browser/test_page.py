@@ -161,6 +161,20 @@ def test_chart_draws_lines_and_lists_its_numbers(show, everything):
     assert [name for name in texts(window, ".u-series:not(.bound) .u-label") if name in ("fused", "eager")] == ["fused", "eager"]
 
 
+def test_a_lone_point_lies_in_the_middle_of_its_chart(show, write):
+    series = [{"name": name, "x": [1e5], "y": [y], "low": [0.9 * y], "high": [1.1 * y]} for name, y in (("fused", 2e-5), ("eager", 6e-5))]
+    page = page_samples.everything()
+    page["sections"] = [page_samples.chart() | {"series": series}]
+    window = show(write("lone", page))
+    script = "const c = document.querySelector('canvas'); const d = c.getContext('2d').getImageData(0, 0, c.width, c.height).data;"
+    coloured = window.run(
+        script + "const at = [...d.keys()].filter((i) => i % 4 === 0 && d[i + 3] > 250 && Math.abs(d[i] - d[i + 2]) > 60);"
+        "return at.map((i) => ((i / 4) % c.width) / c.width)"
+    )
+    assert len(coloured) > 40
+    assert 0.45 < min(coloured) < max(coloured) < 0.6
+
+
 def test_keys_walk_along_edges(show, everything):
     window = show(everything, "s=3")
     focus_picture(window)

@@ -2,7 +2,7 @@ import { h } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import uPlot from "uplot";
 import "uplot/dist/uPlot.min.css";
-import { significant } from "./format";
+import { duration, significant } from "./format";
 import { Table } from "./table";
 import { dark } from "./theme";
 import type { Axis, Chart } from "./types";
@@ -52,6 +52,15 @@ function dataOf(chart: Chart): uPlot.AlignedData {
   ];
 }
 
+/** Whether all points lie at one x, where there are no lines to see. */
+const alone = (chart: Chart): boolean => new Set(chart.series.flatMap((series) => series.x)).size === 1;
+
+/** The range of x that has the lone value in its middle. */
+function around(chart: Chart): uPlot.Range.MinMax {
+  const x = chart.series[0].x[0] ?? 1;
+  return chart.x.log ? [x / 10, x * 10] : [x - (Math.abs(x) || 1), x + (Math.abs(x) || 1)];
+}
+
 const banded = (series: Chart["series"][number]): boolean => Boolean(series.low && series.high);
 
 function optionsOf(chart: Chart, width: number): uPlot.Options {
@@ -62,27 +71,27 @@ function optionsOf(chart: Chart, width: number): uPlot.Options {
   chart.series.forEach((own, i) => {
     const stroke = colour(COLOURS[i % COLOURS.length]);
     const dash = i >= COLOURS.length ? [6, 4] : undefined;
-    series.push({ label: own.name, stroke, width: 2, dash, spanGaps: true, points: { show: true, size: 6, fill: colour("--bg") }, value: shown });
+    series.push({ label: own.name, stroke, width: 2, dash, spanGaps: true, points: { show: true, size: alone(chart) ? 9 : 6, fill: alone(chart) ? stroke : colour("--bg") }, value: shown });
     if (!banded(own)) return;
     const at = series.length;
     for (const bound of ["low", "high"]) series.push({ label: `${own.name} ${bound}`, class: "bound", width: 0, stroke: "transparent", points: { show: false }, spanGaps: true, value: shown });
     bands.push({ series: [at + 1, at], fill: `${stroke}2e` });
   });
   const axis = (about: Axis): uPlot.Axis => ({
-    label: about.label,
+    label: about.label === "seconds" ? "time" : about.label,
     stroke: colour("--soft"),
     font: "12px system-ui, sans-serif",
     labelFont: "13px system-ui, sans-serif",
     grid: { stroke: colour("--line"), width: 0.5 },
     ticks: { stroke: colour("--line"), width: 1 },
-    values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : short(tick))),
+    values: (_, ticks) => ticks.map((tick) => (tick === null ? "" : about.label === "seconds" ? duration(tick) : short(tick))),
   });
   return {
     width,
     height: HEIGHT,
     series,
     bands,
-    scales: { x: { time: false, distr: chart.x.log ? 3 : 1 }, y: { distr: chart.y.log ? 3 : 1 } },
+    scales: { x: { time: false, distr: chart.x.log ? 3 : 1, ...(alone(chart) ? { range: around(chart) } : {}) }, y: { distr: chart.y.log ? 3 : 1 } },
     axes: [{ ...axis(chart.x), size: 44 }, { ...axis(chart.y), size: 64 }],
     legend: { live: true },
     cursor: { drag: { x: true, y: false }, focus: { prox: 24 } },

@@ -23,6 +23,7 @@ export function measured(value: number): string {
 }
 
 export function duration(seconds: number): string {
+  if (seconds > 0 && seconds < 1e-6) return `${significant(seconds * 1e9)}\u00a0ns`;
   if (seconds < 1e-3) return `${Math.round(seconds * 1e6)}\u00a0µs`;
   return seconds < 1 ? `${significant(seconds * 1e3)}\u00a0ms` : `${significant(seconds)}\u00a0s`;
 }

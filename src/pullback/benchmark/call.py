@@ -151,6 +151,9 @@ class Call:
         place = user_place(error)
         text = clean(error, limit=600, keep_newlines=True).strip()
         message = f"{stage} of {self.name} raised {type(error).__name__}: {text}\n  with {self.inputs.said}"
+        if isinstance(error, TypeError) and error.__traceback__ is not None and error.__traceback__.tb_next is None:  # at the call itself
+            message += f"\n  All that is benched is called with these arguments. Where {self.name} takes others, write a function that takes these "
+            message += f"and calls {self.name}, and bench that one."
         return BenchError(message, Location(str(place[0]), int(place[1])) if place else None)
 
 
