@@ -172,6 +172,12 @@ def test_wrong_usage_is_explained(folder, args, message):
     assert message in " ".join(found.stderr.split())
 
 
+def test_output_of_another_form_takes_the_findings(folder):
+    found = pullback(folder, "record", "--select", "PB501", "--output-format", "json", "--output", "findings.json", "wrong.py")
+    assert found.returncode == 1
+    assert [finding["code"] for finding in json.loads((folder / "findings.json").read_text())["findings"]] == ["PB501"]
+
+
 def test_a_program_without_functions_says_so(folder):
     (folder / "plain.py").write_text("print('hello')\n")
     found = pullback(folder, "record", "plain.py")

@@ -46,7 +46,12 @@ class ProgramCommand(ConfiguredCommand):
 @click.command(cls=ProgramCommand, context_settings={"allow_interspersed_args": False})
 @click.argument("program", nargs=-1, metavar="SCRIPT [ARGUMENT]...")
 @click.option("-m", "run_module", metavar="MODULE", help="Run a module, as python -m does.")
-@click.option("--output", type=click.Path(dir_okay=False, path_type=Path), metavar="FILE.pbrec", help="Keep the recording in this file.")
+@click.option(
+    "--output",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE.pbrec",
+    help="Keep the recording in this file; with --output-format and another ending: the findings.",
+)
 @click.option(
     "--replay",
     multiple=True,
@@ -83,6 +88,7 @@ def record(ctx: click.Context, program: tuple[str, ...], run_module: str | None,
     if importlib.util.find_spec("torch") is None:
         raise click.ClickException("pullback record needs PyTorch, which is not installed: pip install 'pullback[torch]'")
     settings = _settings(ctx, given)
+    given |= _files(given)
     if replay:
         if program or run_module:
             raise click.UsageError("--replay checks a recording; it runs no program")
@@ -97,6 +103,13 @@ def _settings(ctx: click.Context, given: dict[str, Any]) -> dict[str, Any]:
 
     chosen = {name: codes(ctx, next(p for p in ctx.command.params if p.name == name), given[name]) for name in ("select", "ignore")}
     return chosen | {name: given[name] for name in ("seed", "orders", "thorough", "modules")}
+
+
+def _files(given: dict[str, Any]) -> dict[str, Any]:
+    """Return the files of the recording and of the findings; --output takes the findings, as in other commands, where it is no .pbrec."""
+    output, report_file = given["output"], given["report_file"]
+    findings = output is not None and output.suffix != ".pbrec" and given["output_format"] != "text" and report_file is None
+    return {"output": None, "report_file": output} if findings else {"output": output, "report_file": report_file}
 
 
 def _how(given: dict[str, Any]) -> dict[str, Any]:
