@@ -38,7 +38,7 @@ def test_keeps_nothing_for_x_and_a_seed_for_std():
     ("args", "error", "message"),
     [
         ((torch.ones(2, dtype=torch.int64),), TypeError, "add_noise: x must be a floating tensor, got dtype torch.int64"),
-        ((torch.ones(2), "1"), TypeError, "add_noise: std must be a number, got str '1'"),
+        ((torch.ones(2), "1"), TypeError, "add_noise: std must be a number or a floating tensor, got str '1'"),
         ((torch.ones(2), torch.ones(3)), ValueError, r"add_noise: std must broadcast to the shape \[2\], got the shape \[3\]"),
         ((torch.ones(2), 1.0, 0.5), TypeError, "add_noise: seed must be an integer, got float 0.5"),
     ],

@@ -45,6 +45,11 @@ def test_no_module_of_the_package_is_named_like_an_op():
     assert own & set(pb.ops.__all__) == set()
 
 
+def test_only_what_is_public_is_listed():
+    _ = pb.ops.relu
+    assert [name for name in dir(pb.ops) if not name.startswith("__")] == sorted(pb.ops.__all__)
+
+
 def test_importing_the_package_imports_no_torch():
     code = "import sys, pullback.ops; print('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True).stdout.strip() == "False"

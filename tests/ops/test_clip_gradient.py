@@ -74,7 +74,7 @@ X = torch.ones(2, 3)
         (X, {}, ValueError, "clip_gradient: give either value or norm, got value=None and norm=None"),
         (X, {"value": 1, "norm": 1}, ValueError, "clip_gradient: give either value or norm"),
         (X, {"value": -1}, ValueError, "clip_gradient: value must be positive, got -1"),
-        (X, {"norm": "1"}, TypeError, "clip_gradient: norm must be a number"),
+        (X, {"norm": "1"}, TypeError, "clip_gradient: norm must be a number or None, got str"),
         (X, {"value": 1, "dim": 0}, ValueError, "clip_gradient: dim goes with norm"),
         (X, {"norm": 1, "dim": (0, 2)}, IndexError, r"clip_gradient: dim must be a dimension of a tensor of shape \[2, 3\], got 2"),
     ],

@@ -24,7 +24,7 @@ def test_check_thorough(passes_check):
     ("args", "error", "message"),
     [
         ((torch.ones(2, dtype=torch.int64),), TypeError, "exp_scaled: . must be a floating tensor, got dtype torch.int64"),
-        ((torch.ones(2), "1"), TypeError, "exp_scaled: scale must be a number, got str"),
+        ((torch.ones(2), "1"), TypeError, "exp_scaled: scale must be a number or a floating tensor, got str"),
         ((torch.ones(2), torch.ones(3)), ValueError, "exp_scaled: the shapes do not broadcast"),
     ],
 )

@@ -56,7 +56,7 @@ X = torch.ones(2, 3)
     ("args", "kwargs", "error", "message"),
     [
         ((torch.ones(2, dtype=torch.int64), 0.1), {}, TypeError, "fake_quantize: x must be a floating tensor"),
-        ((X, "1"), {}, TypeError, "fake_quantize: scale must be a number, got str '1'"),
+        ((X, "1"), {}, TypeError, "fake_quantize: scale must be a number or a floating tensor, got str '1'"),
         ((X, torch.ones(1, dtype=torch.int64)), {}, TypeError, "fake_quantize: scale must be a floating tensor, got dtype torch.int64"),
         ((X, 0.0), {}, ValueError, "fake_quantize: scale must be positive, got 0.0"),
         ((X, torch.ones(3)), {}, ValueError, r"scale must have one element, got the shape \[3\]. Say with axis="),

@@ -40,7 +40,7 @@ def test_check_thorough(passes_check):
         ((torch.ones(2, dtype=torch.bool),), TypeError, "heaviside: x must be a floating tensor, got dtype torch.bool"),
         ((torch.ones(2), "sigmoid"), ValueError, "heaviside: surrogate must be one of 'arctan', 'fast_sigmoid', 'triangle', got 'sigmoid'"),
         ((torch.ones(2), "arctan", 0), ValueError, "heaviside: alpha must be positive, got 0"),
-        ((torch.ones(2), "arctan", "2"), TypeError, "heaviside: alpha must be a number, got str '2'"),
+        ((torch.ones(2), "arctan", "2"), TypeError, "heaviside: alpha must be a number or None, got str '2'"),
     ],
 )
 def test_refuses(args, error, message):

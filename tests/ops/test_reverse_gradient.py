@@ -35,7 +35,7 @@ def test_check_thorough(passes_check):
     ("args", "error", "message"),
     [
         ((torch.ones(2, dtype=torch.int64),), TypeError, "reverse_gradient: x must be a floating tensor"),
-        ((torch.ones(2), "1"), TypeError, "reverse_gradient: strength must be a number, got str '1'"),
+        ((torch.ones(2), "1"), TypeError, "reverse_gradient: strength must be a number or a tensor with one element, got str '1'"),
         ((torch.ones(2), torch.ones(2)), ValueError, "strength must be a number or a tensor with one element"),
     ],
 )

@@ -28,7 +28,7 @@ def test_check_thorough(passes_check):
     ("args", "error", "message"),
     [
         ((torch.ones(2, dtype=torch.int64), 1), TypeError, "scale_gradient: x must be a floating tensor"),
-        ((torch.ones(2), None), TypeError, "scale_gradient: scale must be a number, got NoneType None"),
+        ((torch.ones(2), None), TypeError, "scale_gradient: scale must be a number or a tensor, got NoneType None"),
         ((torch.ones(2), torch.ones(3)), ValueError, r"scale_gradient: scale must broadcast to the shape \[2\], got the shape \[3\]"),
         ((torch.ones(2), torch.ones(3, 2)), ValueError, r"must broadcast to the shape \[2\], got the shape \[3, 2\]"),
     ],

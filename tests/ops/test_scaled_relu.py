@@ -24,7 +24,7 @@ def test_check_thorough(passes_check):
     ("args", "error", "message"),
     [
         ((torch.ones(2, dtype=torch.int64), 0.1), TypeError, "scaled_relu: . must be a floating tensor, got dtype torch.int64"),
-        ((torch.ones(2), "a"), TypeError, "scaled_relu: coefficient must be a number, got str"),
+        ((torch.ones(2), "a"), TypeError, "scaled_relu: coefficient must be a number or a floating tensor, got str"),
         ((torch.ones(2), torch.ones(3)), ValueError, r"scaled_relu: coefficient must broadcast to the shape \[2\], got the shape \[3\]"),
     ],
 )

@@ -25,7 +25,7 @@ def test_check_thorough(passes_check):
     [
         ((torch.ones(2, dtype=torch.int64),), TypeError, r"swish: x must be a floating tensor, got dtype torch.int64. Convert it: x.float\(\)."),
         (([1.0],), TypeError, r"swish: x must be a floating tensor, got list \[1.0\]"),
-        ((torch.ones(2), "1"), TypeError, "swish: beta must be a number, got str '1'"),
+        ((torch.ones(2), "1"), TypeError, "swish: beta must be a number or a floating tensor, got str '1'"),
         ((torch.ones(2), torch.ones(3)), ValueError, r"swish: the shapes do not broadcast together: x \[2\], beta \[3\]"),
     ],
 )

@@ -134,12 +134,21 @@ def gradients_at(function: Callable[..., Any], args: tuple[Any, ...], live: list
     if _transforms():
         outs, pull = torch.func.vjp(of_live, *values)[:2]
         return pull(tuple([torch.zeros_like(out) if value is None else value.to(out.dtype) for out, value in zip(outs, given, strict=True)]))
-    return _plain_vjp(of_live, values, given, (lambda inputs, outs: watch.graph(args, inputs, outs)) if watch is not None else None)
+    again = torch.is_grad_enabled() and _asked((args, dy))
+    return _plain_vjp(of_live, values, given, again, (lambda inputs, outs: watch.graph(args, inputs, outs)) if watch is not None else None)
 
 
-def _plain_vjp(function: Callable[..., Any], values: list[Tensor], given: list[Any], look: Callable[..., None] | None) -> tuple[Any, ...]:
-    """By the autograd engine, which saved-tensor hooks see and torch.func refuses."""
-    again = torch.is_grad_enabled()
+def _asked(value: Any) -> bool:
+    """Whether a tensor anywhere in it requires grad."""
+    leaves: list[Any] = []
+    flatten(value, leaves)
+    return any(isinstance(leaf, Tensor) and leaf.requires_grad for leaf in leaves)
+
+
+def _plain_vjp(
+    function: Callable[..., Any], values: list[Tensor], given: list[Any], again: bool, look: Callable[..., None] | None
+) -> tuple[Any, ...]:
+    """By the autograd engine, which saved-tensor hooks see and torch.func refuses; differentiable `again`, or not."""
     with torch.enable_grad():
         inputs = [value.view_as(value) if again and value.requires_grad else value.detach().requires_grad_() for value in values]
         outs = function(*inputs)

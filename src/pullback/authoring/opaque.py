@@ -136,6 +136,10 @@ def _own(leaf: Any, args: tuple[Any, ...]) -> Any:
     return leaf
 
 
+def _requires_grad(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.requires_grad
+
+
 def _safe(names: tuple[str, ...]) -> list[str]:
     return [f"{name}_" if name in ("self", "from", "in", "is") else name for name in names]
 
@@ -167,8 +171,11 @@ def call_opaque(definition: Definition, body: Callable[..., Any], module: types.
     known = _compat.constant_result(lambda kinds: kinds in opaque.overloads)
     name_of = _compat.constant_result(lambda kinds: opaque.overloads[kinds][0])
     shape_of = _compat.constant_result(lambda kinds: opaque.overloads[kinds][1:])
+    constants = [i for i, param in enumerate(definition.params) if param.static]
 
     def call(*args: Any) -> Any:
+        if constants:  # torch would warn that they get no gradient
+            args = tuple([arg.detach() if i in constants and _requires_grad(arg) else arg for i, arg in enumerate(args)])
         kinds = opaque.kinds(args)
         if not known(kinds):
             spec, count, kept, written = opaque.learn(args)

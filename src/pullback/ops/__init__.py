@@ -117,19 +117,21 @@ _HOMES = {
 __all__ = [*_HOMES]
 
 
-def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
-        raise AttributeError(f"module 'pullback.ops' has no attribute {name!r}")
-    try:
-        home = importlib.import_module(f".{_HOMES[name]}", __name__)
-    except ModuleNotFoundError as error:
-        if error.name == "torch":
-            raise ImportError(f"pullback.ops.{name} needs PyTorch, which is not installed: pip install 'pullback[torch]'") from error
-        raise
-    value = getattr(home, name)
-    globals()[name] = value
-    return value
+if not TYPE_CHECKING:  # for a type checker, a name that is not written above is a mistake
+
+    def __getattr__(name: str) -> Any:
+        if name not in _HOMES:
+            raise AttributeError(f"module 'pullback.ops' has no attribute {name!r}")
+        try:
+            home = importlib.import_module(f".{_HOMES[name]}", __name__)
+        except ModuleNotFoundError as error:
+            if error.name == "torch":
+                raise ImportError(f"pullback.ops.{name} needs PyTorch, which is not installed: pip install 'pullback[torch]'") from error
+            raise
+        value = getattr(home, name)
+        globals()[name] = value
+        return value
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES})
+    return sorted([*_HOMES, *(name for name in globals() if name.startswith("__"))])

@@ -46,7 +46,7 @@ def add_noise(x: Tensor, std: float | Tensor = 1.0, seed: int | Tensor | None = 
 
     Raises:
         TypeError: for an `x` that is no floating tensor, a `std` that is neither a number nor one, or a `seed` that is no integer.
-        ValueError: for a `std` that does not broadcast to `x`, or a `seed` of more than one element.
+        ValueError: for a negative number as `std`, one that does not broadcast to `x`, or a `seed` of more than one element.
 
     Example:
         >>> import torch, pullback as pb
@@ -64,7 +64,7 @@ def add_noise(x: Tensor, std: float | Tensor = 1.0, seed: int | Tensor | None = 
         arguments.floating("add_noise", std=std)
         arguments.broadcasts_to("add_noise", "std", std, x)
     else:
-        arguments.number("add_noise", "std", std)
+        arguments.number("add_noise", "std", std, low=0, kind="a number or a floating tensor")
     state = streams.drawn(x) if seed is None else streams.given("add_noise", seed, x)
     return keep(_noisy(x, std, state), state=state)
 

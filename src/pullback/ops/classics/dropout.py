@@ -47,7 +47,7 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True, seed: int | Tensor
         torch.compile, autocast, checkpointing, DDP. One seed gives one mask, whatever the strides, the number of threads, the dtype and the device.
 
     Raises:
-        TypeError: for an `x` that is no floating tensor, a `p` that is no number, or a `seed` that is no integer.
+        TypeError: for an `x` that is no floating tensor, a `p` that is no number, a `training` that is no bool, or a `seed` that is no integer.
         ValueError: for a `p` outside of 0 to 1, or a `seed` of more than one element.
 
     Example:
@@ -61,6 +61,7 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True, seed: int | Tensor
     """
     arguments.floating("dropout", x=x)
     arguments.number("dropout", "p", p, 0, 1)
+    arguments.flag("dropout", "training", training)
     if not training or p == 0:
         return keep(x.view_as(x), mask=None, state=None)
     if p == 1:

@@ -55,7 +55,7 @@ def exp_scaled(x: Tensor, scale: float | Tensor = 1.0) -> Tensor:
         arguments.floating("exp_scaled", scale=scale)
         arguments.broadcasts("exp_scaled", x=x, scale=scale)
         return scale * torch.exp(x)
-    arguments.number("exp_scaled", "scale", scale)
+    arguments.number("exp_scaled", "scale", scale, kind="a number or a floating tensor")
     fast = elementwise.flat("exp_scaled_forward", x, numbers=(scale,))
     return torch.exp(x) * scale if fast is None else fast
 

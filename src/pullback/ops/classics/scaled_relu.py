@@ -60,7 +60,7 @@ def scaled_relu(x: Tensor, coefficient: float | Tensor) -> Tensor:
         arguments.floating("scaled_relu", coefficient=coefficient)
         arguments.broadcasts_to("scaled_relu", "coefficient", coefficient, x)
     else:
-        arguments.number("scaled_relu", "coefficient", coefficient)
+        arguments.number("scaled_relu", "coefficient", coefficient, kind="a number or a floating tensor")
     return torch.relu(x)
 
 

@@ -73,7 +73,7 @@ def _() -> Iterator[Sample]:
 
 def _sizes(sizes: int | Sequence[int], whole: int) -> int | list[int]:
     if not isinstance(sizes, (tuple, list)):
-        arguments.integer("split", "sizes", sizes, low=1)
+        arguments.integer("split", "sizes", sizes, low=1, kind="an integer or a list of integers")
         return sizes  # type: ignore[return-value]
     for i, size in enumerate(sizes):
         arguments.integer("split", f"sizes[{i}]", size, low=0)

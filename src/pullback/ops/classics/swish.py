@@ -57,7 +57,7 @@ def swish(x: Tensor, beta: float | Tensor = 1.0) -> Tensor:
         arguments.floating("swish", beta=beta)
         arguments.broadcasts("swish", x=x, beta=beta)
         return x * torch.sigmoid(beta * x)
-    arguments.number("swish", "beta", beta)
+    arguments.number("swish", "beta", beta, kind="a number or a floating tensor")
     if beta == 1:
         return torch.nn.functional.silu(x)
     fast = elementwise.flat("swish_forward", x, numbers=(beta,))

@@ -35,6 +35,7 @@ def check(op: str, x: Any, group: Any) -> int:
     """Refuse what cannot be communicated; return the size of the group."""
     if not isinstance(x, Tensor):
         raise TypeError(f"{op}: x must be a tensor, got {type(x).__name__}.")
+    arguments.dense(op, "x", x)
     return size_of(op, group)
 
 

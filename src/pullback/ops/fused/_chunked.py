@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import _entropy as entropy
 from . import _products as products
-from ._eager import accurate, eager, rows_of
+from ._eager import accurate, autocasts, eager, rows_of
 
 CHUNK = {"cpu": 1 << 22}
 LEAST = {"cpu": 256}
@@ -29,10 +29,9 @@ def chunks(rows: int, classes: int, device: str) -> Iterator[slice]:
 
 def cast(tensor: Tensor) -> Tensor:
     """`tensor` in the dtype in which autocast multiplies, once for all chunks; as it is without autocast."""
-    device = tensor.device.type
-    if not torch.is_autocast_enabled(device) or tensor.dtype == torch.float64:
+    if not autocasts(tensor) or tensor.dtype == torch.float64:
         return tensor
-    return tensor.to(torch.get_autocast_dtype(device))
+    return tensor.to(torch.get_autocast_dtype(tensor.device.type))
 
 
 def loss(x: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None, options: entropy.Options) -> Tensor:

@@ -47,6 +47,11 @@ def accurate(x: Tensor) -> torch.dtype:
     return torch.float32 if x.dtype in (torch.bfloat16, torch.float16) else x.dtype
 
 
+def autocasts(x: Tensor) -> bool:
+    """Whether autocast is on for x's device; torch refuses to say so for the device "meta"."""
+    return x.device.type != "meta" and torch.is_autocast_enabled(x.device.type)
+
+
 def silu_backward(dy: Tensor, z: Tensor) -> Tensor:
     """The gradient of SiLU at `z`: torch's kernel, which has no derivative of its own, or a formula that has every derivative."""
     if eager(dy, z):

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .. import arguments
 from ..kernels import cpu
-from ._eager import accurate, blocks
+from ._eager import accurate, autocasts, blocks
 from ._triton import ready
 
 BLOCK = 1 << 19
@@ -49,8 +49,8 @@ def check_options(op: str, options: Options) -> None:
     arguments.number(op, "label_smoothing", options.label_smoothing, low=0.0, high=1.0)
     arguments.number(op, "z_loss", options.z_loss, low=0.0)
     if options.soft_cap is not None:
-        arguments.number(op, "soft_cap", options.soft_cap)
-        if options.soft_cap <= 0:
+        arguments.number(op, "soft_cap", options.soft_cap, kind="a number or None")
+        if not options.soft_cap > 0:
             raise ValueError(f"{op}: soft_cap must be positive, or None for none, got {options.soft_cap!r}.")
     arguments.choice(op, "reduction", options.reduction, "mean", "sum", "none")
 
@@ -75,6 +75,8 @@ def explain_target(op: str, target: Tensor, classes: int, options: Options) -> N
     Raises:
         IndexError: if there is one.
     """
+    if target.device.type == "meta":
+        return
     wrong = ((target < 0) | (target >= classes)) & (target != options.ignore_index)
     if wrong.any():
         first = int(target[wrong][0])
@@ -247,4 +249,4 @@ def _count(target: Tensor, options: Options) -> Tensor:
 
 def loss_dtype(x: Tensor) -> torch.dtype:
     """The dtype of the loss: x's, and float32 under autocast, as torch's own cross-entropy has it."""
-    return accurate(x) if torch.is_autocast_enabled(x.device.type) else x.dtype
+    return accurate(x) if autocasts(x) else x.dtype

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ... import _compat
 from .. import arguments
-from ._eager import eager, rows_of
+from ._eager import autocasts, eager, rows_of
 
 SMALL = 1 << 25
 """Operations below which a product is not worth a choice: calls cost as much as it does."""
@@ -58,7 +58,7 @@ def check(op: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
 
     Raises:
         TypeError: for an argument that is no floating tensor, or dtypes that differ outside of autocast.
-        ValueError: for shapes that do not fit.
+        ValueError: for shapes that do not fit, or tensors on several devices.
     """
     arguments.floating(op, x=x, weight=weight, **({} if bias is None else {"bias": bias}))
     arguments.shape(op, "weight", weight, "out", "in")
@@ -66,7 +66,8 @@ def check(op: str, x: Tensor, weight: Tensor, bias: Tensor | None) -> None:
         raise ValueError(f"{op}: x must have the shape [..., {weight.shape[1]}] for a weight of shape {list(weight.shape)}, got {list(x.shape)}.")
     if bias is not None:
         arguments.shape(op, "bias", bias, weight.shape[0])
-    if not torch.is_autocast_enabled(x.device.type):
+    arguments.together(op, x=x, weight=weight, bias=bias)
+    if not autocasts(x):
         for name, value in (("weight", weight), ("bias", bias)):
             if value is not None and value.dtype != x.dtype:
                 raise TypeError(f"{op}: {name} must have x's dtype {x.dtype}, got {value.dtype}.")

@@ -62,6 +62,8 @@ def checkpointed(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
     """
     if not callable(function):
         raise TypeError(f"checkpointed: function must be a function or a module, got {type(function).__name__}.")
+    if torch.compiler.is_compiling():
+        return function(*args, **kwargs)
     module = _module_of(function)
     if module is None:
         return _recomputed(function, None, args, kwargs)
@@ -70,7 +72,7 @@ def checkpointed(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any
 
 @op(static=("function",))
 def _recomputed(function: Any, parameters: Any, args: Any, kwargs: Any) -> Any:
-    if torch.is_grad_enabled() or torch.compiler.is_compiling():
+    if torch.is_grad_enabled():
         return _call(function, parameters, args, kwargs)
     # The first run of two, which keeps nothing. No tensor that is known requires grad in it; if the result does, another one took part.
     leaves: list[Any] = []

@@ -63,6 +63,7 @@ def layer_norm(x: Tensor, weight: Tensor | None = None, bias: Tensor | None = No
         if value is not None:
             arguments.floating("layer_norm", **{name: value})
             arguments.shape("layer_norm", name, value, x.shape[-1])
+    arguments.together("layer_norm", x=x, weight=weight, bias=bias)
     shape = (x.shape[-1],)
     alike = all(value is None or value.dtype == x.dtype for value in (weight, bias))
     if alike and (x.device.type != "cpu" or accurate(x) == x.dtype):

@@ -9,6 +9,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from ...authoring.op import Sample, keep, op, sample
+from .. import arguments
 from . import _chunked as chunked
 from . import _entropy as entropy
 from . import _products as products
@@ -87,7 +88,8 @@ def linear_cross_entropy(
         float64, float32, bfloat16, float16; CPU and CUDA; derivatives of any order, torch.func, forward mode, torch.compile, autocast.
 
     Raises:
-        TypeError: for arguments that are no floating tensors, dtypes that differ outside of autocast, or a target that is no integer tensor.
+        TypeError: for arguments that are no floating tensors, dtypes that differ outside of autocast, a target that is no integer
+            tensor, or a `recompute` that is no bool.
         ValueError: for shapes that do not fit, or an option out of range.
         IndexError: for a target that is no class (on CPU; elsewhere nobody looks).
 
@@ -102,7 +104,7 @@ def linear_cross_entropy(
         arXiv:2411.09009.
     """
     options = entropy.Options(ignore_index, label_smoothing, soft_cap, z_loss, reduction)
-    _check(x, weight, target, bias, options)
+    _check(x, weight, target, bias, options, recompute)
     wanted = [tensor is not None and tensor.requires_grad for tensor in (x, weight, bias)]
     try:
         if recompute or reduction == "none" or not any(wanted) or not eager(x, weight, bias):
@@ -128,7 +130,7 @@ def _(
     recompute: bool,
 ) -> Tensor:
     options = entropy.Options(ignore_index, label_smoothing, soft_cap, z_loss, reduction)
-    _check(x, weight, target, bias, options)
+    _check(x, weight, target, bias, options, recompute)
     try:
         return chunked.loss(x, weight, target, bias, options)
     except (IndexError, RuntimeError):
@@ -136,13 +138,15 @@ def _(
         raise
 
 
-def _check(x: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None, options: entropy.Options) -> None:
+def _check(x: Tensor, weight: Tensor, target: Tensor, bias: Tensor | None, options: entropy.Options, recompute: bool) -> None:
     name = "linear_cross_entropy"
     products.check(name, x, weight, bias)
     if weight.shape[0] == 0:
         raise ValueError(f"{name}: weight must have the shape [V, in] with at least one class, got {list(weight.shape)}.")
     entropy.check_options(name, options)
+    arguments.flag(name, "recompute", recompute)
     entropy.check_target(name, target, x.shape[:-1])
+    arguments.together(name, x=x, target=target)
 
 
 def _explain(x: Tensor, weight: Tensor, target: Tensor, options: entropy.Options) -> None:

@@ -42,7 +42,7 @@ def logsumexp(x: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
         float64, float32, bfloat16, float16; CPU and CUDA; derivatives of any order, torch.func, forward mode, torch.compile, autocast.
 
     Raises:
-        TypeError: for an `x` that is no floating tensor, or a `dim` that is no integer.
+        TypeError: for an `x` that is no floating tensor, a `dim` that is no integer, or a `keepdim` that is no bool.
         IndexError: for a `dim` that x does not have.
         ValueError: for a size of 0 along `dim`.
 
@@ -57,6 +57,7 @@ def logsumexp(x: Tensor, dim: int = -1, keepdim: bool = False) -> Tensor:
     """
     arguments.floating("logsumexp", x=x)
     arguments.dimension("logsumexp", "dim", dim, x)
+    arguments.flag("logsumexp", "keepdim", keepdim)
     if x.shape[dim] == 0:
         raise ValueError(f"logsumexp: x must have a size of at least 1 along dim {dim}, got shape {list(x.shape)}.")
     return torch.logsumexp(x, dim, keepdim)

@@ -87,6 +87,7 @@ def _check(x: Tensor, weight: Tensor | None, eps: float) -> None:
     if weight is not None:
         arguments.floating("rms_norm", weight=weight)
         arguments.shape("rms_norm", "weight", weight, x.shape[-1])
+        arguments.together("rms_norm", x=x, weight=weight)
 
 
 @rms_norm.vjp("x", "weight", keeps={"x": ("weight",), "weight": ()})

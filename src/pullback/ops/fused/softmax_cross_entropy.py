@@ -106,6 +106,7 @@ def _check(logits: Tensor, target: Tensor, options: entropy.Options) -> None:
         raise ValueError(f"{name}: logits must have the shape [..., V] with at least one class, got {list(logits.shape)}.")
     entropy.check_options(name, options)
     entropy.check_target(name, target, logits.shape[:-1])
+    arguments.together(name, logits=logits, target=target)
 
 
 @softmax_cross_entropy.vjp("logits")

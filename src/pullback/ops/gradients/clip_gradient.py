@@ -92,10 +92,10 @@ def _check(x: Tensor, value: float | None, norm: float | None, dim: int | Sequen
     name = "clip_gradient"
     arguments.floating(name, x=x)
     if (value is None) == (norm is None):
-        raise ValueError(f"{name}: give either value or norm, got value={value!r} and norm={norm!r}.")
+        raise ValueError(f"{name}: give either value or norm, got value={arguments.shown(value)} and norm={arguments.shown(norm)}.")
     for limit, given in (("value", value), ("norm", norm)):
         if given is not None:
-            arguments.number(name, limit, given)
+            arguments.number(name, limit, given, kind="a number or None")
             if not given > 0:
                 raise ValueError(f"{name}: {limit} must be positive, got {given!r}.")
     if dim is not None and norm is None:

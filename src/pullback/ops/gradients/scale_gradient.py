@@ -38,7 +38,7 @@ def scale_gradient(x: Tensor, scale: float | Tensor) -> Tensor:
         autocast.
 
     Raises:
-        TypeError: for an `x` that is no floating tensor, or a `scale` that is neither a number nor a tensor.
+        TypeError: for an `x` that is no floating tensor, or a `scale` that is neither a number nor a real tensor.
         ValueError: for a `scale` that does not broadcast to x's shape.
 
     Example:
@@ -53,9 +53,10 @@ def scale_gradient(x: Tensor, scale: float | Tensor) -> Tensor:
     """
     arguments.floating("scale_gradient", x=x)
     if isinstance(scale, Tensor):
+        arguments.real("scale_gradient", "scale", scale)
         arguments.broadcasts_to("scale_gradient", "scale", scale, x)
     else:
-        arguments.number("scale_gradient", "scale", scale)
+        arguments.number("scale_gradient", "scale", scale, kind="a number or a tensor")
     return x.view_as(x)
 
 

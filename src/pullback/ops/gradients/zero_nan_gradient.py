@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -9,6 +10,7 @@ from torch import Tensor
 
 from ...authoring.op import Sample, op, sample
 from .. import arguments
+from ..kernels import cpu
 
 
 def zero_nan_gradient_reference(x: Tensor, infinite: bool = True) -> Tensor:
@@ -53,8 +55,7 @@ def zero_nan_gradient(x: Tensor, infinite: bool = True) -> Tensor:
         The derivative of ``where(x > 0, f(x), 0)``, which is NaN where f'(x) is infinite, pytorch/pytorch#23395, is the usual reason for it.
     """
     arguments.floating("zero_nan_gradient", x=x)
-    if not isinstance(infinite, bool):
-        raise TypeError(f"zero_nan_gradient: infinite must be a bool, got {type(infinite).__name__} {infinite!r}.")
+    arguments.flag("zero_nan_gradient", "infinite", infinite)
     return x.view_as(x)
 
 
@@ -76,4 +77,7 @@ def _() -> Iterator[Sample]:
 
 
 def _zeroed(dy: Tensor, infinite: bool) -> Tensor:
+    if cpu.plain(dy):
+        kept = 0.0 if infinite else math.inf
+        return torch.nan_to_num(dy, 0.0, kept, -kept)  # one pass, but with another derivative at infinity
     return torch.where(dy.isfinite() if infinite else ~dy.isnan(), dy, 0.0)

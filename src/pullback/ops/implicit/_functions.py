@@ -11,6 +11,7 @@ from torch import Tensor
 from ..._compat import transforms_active
 from ...authoring.automatic import gradients_at
 from ...authoring.structure import build, flatten
+from .. import arguments
 
 _transforms = transforms_active()
 
@@ -79,6 +80,17 @@ def check_function(op: str, name: str, f: Any) -> None:
     """
     if not callable(f):
         raise TypeError(f"{op}: {name} must be a function, got {type(f).__name__} {f!r}."[:200])
+
+
+def check_tolerance(op: str, tol: Any) -> None:
+    """Refuse a tolerance that is neither None nor a number from 0.
+
+    Raises:
+        TypeError: for what is no number.
+        ValueError: for a negative one.
+    """
+    if tol is not None:
+        arguments.number(op, "tol", tol, low=0, kind="a number or None")
 
 
 def evaluate(op: str, name: str, f: Bound, x: Tensor) -> Tensor:

@@ -40,7 +40,9 @@ def conjugate_gradients(apply: Map, b: Tensor, tol: float, max_iter: int) -> Ten
         x, r = x + step * p, r - step * q
         new = _dot(r, r).real
         p, size = r + new * _inverse(size) * p, new
-    raise _failed("conjugate gradients", _norm(r), bound, max_iter, "Is the map symmetric and positive definite?")
+    raise _failed(
+        "solve: conjugate gradients", _norm(r), bound, max_iter, "Is the map symmetric and positive definite? Else give a larger tol or max_iter."
+    )
 
 
 @torch.compiler.disable(reason=_WHY)
@@ -60,7 +62,7 @@ def gmres(apply: Map, b: Tensor, tol: float, max_iter: int) -> Tensor:
         if used >= max_iter or everywhere((size >= before) | (size <= bound)):
             break
     if not everywhere(size <= bound):
-        raise _failed("GMRES", size, bound, used, "Is the map singular?")
+        raise _failed("solve: GMRES", size, bound, used, "Is the map singular? Else give a larger tol or max_iter.")
     return x
 
 
@@ -111,7 +113,7 @@ def anderson(apply: Map, z: Tensor, tol: float | None, max_iter: int, memory: in
         before = gap
         images, residuals = [*images[-memory:], image.to(z.dtype)], [*residuals[-memory:], residual]
         z = _mixed(images, residuals) if memory and len(images) > 1 else image.to(z.dtype)
-    raise _failed("the iteration", gap, bound, max_iter, "Is f a contraction? Give a larger tol or max_iter, or damp f.")
+    raise _failed("fixed_point: the iteration", gap, bound, max_iter, "Is f a contraction? Give a larger tol or max_iter, or damp f.")
 
 
 def _mixed(images: list[Tensor], residuals: list[Tensor]) -> Tensor:
@@ -141,7 +143,13 @@ def newton(f: Map, x: Tensor, tol: float, max_iter: int) -> Tensor:
         if everywhere(_norm(value) <= bound):
             return torch.where(_norm(f(x - step)) < _norm(value), x - step, x)
         x, value = _damped(f, x, value, step)
-    raise _failed("Newton's method", _norm(value), bound, max_iter, "Is the Jacobian singular at the root, or x0 too far from it?")
+    raise _failed(
+        "root: Newton's method",
+        _norm(value),
+        bound,
+        max_iter,
+        "Is the Jacobian singular at the root, or x0 too far from it? Else give a larger tol or max_iter.",
+    )
 
 
 def _damped(f: Map, x: Tensor, value: Tensor, step: Tensor) -> tuple[Tensor, Tensor]:

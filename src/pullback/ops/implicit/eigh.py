@@ -10,6 +10,7 @@ from torch import Tensor
 
 from ...authoring.op import Sample, op, sample
 from .. import arguments
+from ._functions import check_tolerance
 
 
 class Eigen(NamedTuple):
@@ -49,8 +50,8 @@ def eigh(a: Tensor, tol: float | None = None) -> Eigen:
         float64, float32, complex; CPU and CUDA; derivatives of any order, torch.func, forward mode, torch.compile, autocast (runs in a's dtype).
 
     Raises:
-        TypeError: for an `a` that is no floating or complex tensor of at least single precision.
-        ValueError: for an `a` that is not square.
+        TypeError: for an `a` that is no floating or complex tensor of at least single precision, or a `tol` that is no number.
+        ValueError: for an `a` that is not square, or a negative `tol`.
 
     Example:
         >>> import torch, pullback as pb
@@ -66,6 +67,7 @@ def eigh(a: Tensor, tol: float | None = None) -> Eigen:
         section 3.1; Liao, Liu, Wang and Xiang, Differentiable programming tensor networks, 2019, arXiv:1903.09650, on coinciding values.
     """
     arguments.square_matrix("eigh", a=a)
+    check_tolerance("eigh", tol)
     return Eigen(*torch.linalg.eigh((a + a.mH) / 2))
 
 

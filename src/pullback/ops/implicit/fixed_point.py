@@ -11,7 +11,7 @@ from torch import Tensor
 from ...authoring.op import Sample, op, sample
 from .. import arguments
 from . import _solvers
-from ._functions import Bound, check_function, evaluate
+from ._functions import Bound, check_function, check_tolerance, evaluate
 from .solve import solve
 
 
@@ -53,8 +53,8 @@ def fixed_point(f: Callable[..., Tensor], z0: Tensor, *params: Any, tol: float |
         all examples together), forward mode, autocast (`f` runs in the precision of the arguments). torch.compile runs it eagerly.
 
     Raises:
-        TypeError: for a `z0` that is no floating tensor, or an `f` that is no function or returns no tensor.
-        ValueError: for an `f` that returns another shape, or uses tensors that require grad and are not among `params`.
+        TypeError: for a `z0` that is no floating tensor, a number that is none, or an `f` that is no function or returns no tensor.
+        ValueError: for a number out of range, or an `f` that returns another shape or uses tensors that require grad and are not among `params`.
         RuntimeError: where the iteration or the linear solution does not come down to `tol`.
 
     Example:
@@ -69,11 +69,11 @@ def fixed_point(f: Callable[..., Tensor], z0: Tensor, *params: Any, tol: float |
         Bai, Kolter and Koltun, Deep equilibrium models, 2019, arXiv:1909.01377, theorem 1; Walker and Ni, Anderson acceleration for fixed-point
         iterations, 2011, DOI 10.1137/10078356X.
     """
-    _check(f, z0, max_iter, memory)
-    if z0.numel() == 0:
-        return torch.zeros_like(z0)
+    _check(f, z0, tol, max_iter, memory)
     bound = Bound(f, params)
     evaluate("fixed_point", "f", bound, z0)
+    if z0.numel() == 0:
+        return torch.zeros_like(z0)
     with torch.no_grad():
         image = bound.detached().at
         z = _solvers.anderson(lambda z: image(z.reshape(z0.shape)).reshape(-1), z0.detach().reshape(-1), tol, max_iter, memory)
@@ -108,9 +108,10 @@ class Adjoint:
         return lambda u: u - product(u)
 
 
-def _check(f: Any, z0: Any, max_iter: Any, memory: Any) -> None:
+def _check(f: Any, z0: Any, tol: Any, max_iter: Any, memory: Any) -> None:
     check_function("fixed_point", "f", f)
     arguments.floating("fixed_point", z0=z0)
+    check_tolerance("fixed_point", tol)
     arguments.integer("fixed_point", "max_iter", max_iter, low=1)
     arguments.integer("fixed_point", "memory", memory, low=0)
 

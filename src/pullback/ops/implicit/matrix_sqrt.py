@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...authoring.op import Sample, keep, op, sample
 from .. import arguments
-from ._lyapunov import lyapunov
+from ._lyapunov import lyapunov, noise, solved
 
 
 def matrix_sqrt_reference(a: Tensor) -> Tensor:
@@ -59,19 +59,19 @@ def matrix_sqrt(a: Tensor) -> Tensor:
     """
     arguments.square_matrix("matrix_sqrt", a=a)
     w, v = torch.linalg.eigh((a + a.mH) / 2)
-    noise = _noise(w)
-    s = torch.where(w.abs() <= noise, 0.0, w).sqrt()
+    s = torch.where(w.abs() <= noise(w), 0.0, w).sqrt()
     return keep((v * s.unsqueeze(-2)) @ v.mH, s=s, v=v)
 
 
 @matrix_sqrt.vjp("a")
 def _(dy: Tensor, out: Tensor, s: Tensor, v: Tensor) -> Tensor:
-    return lyapunov(out, (dy + dy.mH) / 2, s, v)
+    dy = (dy + dy.mH) / 2
+    return lyapunov(out, dy) if torch.is_grad_enabled() else solved(out, dy, s, v)
 
 
 @matrix_sqrt.jvp
-def _(tangents, out: Tensor, s: Tensor, v: Tensor) -> Tensor:
-    return lyapunov(out, (tangents.a + tangents.a.mH) / 2, s, v)
+def _(tangents, out: Tensor) -> Tensor:
+    return lyapunov(out, (tangents.a + tangents.a.mH) / 2)
 
 
 @matrix_sqrt.samples
@@ -79,10 +79,3 @@ def _() -> Iterator[Sample]:
     b = torch.tensor([[1.5, 0.5, -0.3], [0.1, -1.0, 0.4], [0.6, 0.2, 0.7]], dtype=torch.float64)
     yield sample(b @ b.mT + 0.1 * b)
     yield sample(torch.stack([b[:2, :2] @ b[:2, :2].mT, torch.eye(2, dtype=torch.float64)]))
-
-
-def _noise(w: Tensor) -> Tensor:
-    """What eigenvalues below count as zero."""
-    if w.shape[-1] == 0:
-        return w.new_zeros(())
-    return w.shape[-1] * torch.finfo(w.dtype).eps * w.detach().abs().amax(-1, keepdim=True)

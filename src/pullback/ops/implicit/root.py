@@ -11,7 +11,7 @@ from torch import Tensor
 from ...authoring.op import Sample, op, sample
 from .. import arguments
 from . import _solvers
-from ._functions import Bound, check_function, evaluate
+from ._functions import Bound, check_function, check_tolerance, evaluate
 
 
 def root_reference(f: Callable[..., Tensor], x0: Tensor, *params: Any, tol: float | None = None, max_iter: int = 100) -> Tensor:
@@ -49,8 +49,9 @@ def root(f: Callable[..., Tensor], x0: Tensor, *params: Any, tol: float | None =
         the precision of the arguments). torch.compile runs it eagerly.
 
     Raises:
-        TypeError: for an `x0` that is no floating tensor of at least float32, or an `f` that is no function or returns no tensor.
-        ValueError: for an `f` that returns another shape, or uses tensors that require grad and are not among `params`.
+        TypeError: for an `x0` that is no floating tensor of at least float32, a number that is none, or an `f` that is no function or returns no
+            tensor.
+        ValueError: for a number out of range, or an `f` that returns another shape or uses tensors that require grad and are not among `params`.
         RuntimeError: where `f` does not come down to `tol`.
 
     Example:
@@ -64,11 +65,11 @@ def root(f: Callable[..., Tensor], x0: Tensor, *params: Any, tol: float | None =
     References:
         Blondel et al., Efficient and modular implicit differentiation, 2022, arXiv:2105.15183, section 2.1.
     """
-    _check(f, x0, max_iter)
-    if x0.numel() == 0:
-        return torch.zeros_like(x0)
+    _check(f, x0, tol, max_iter)
     bound = Bound(f, params)
     evaluate("root", "f", bound, x0)
+    if x0.numel() == 0:
+        return torch.zeros_like(x0)
     with torch.no_grad():
         value = bound.detached().at
         flat = _solvers.newton(
@@ -97,11 +98,12 @@ def _() -> Iterator[Sample]:
     yield sample(balance, x0[0], torch.tensor(1.5, dtype=torch.float64), torch.tensor(0.3, dtype=torch.float64))
 
 
-def _check(f: Any, x0: Any, max_iter: Any) -> None:
+def _check(f: Any, x0: Any, tol: Any, max_iter: Any) -> None:
     check_function("root", "f", f)
     arguments.floating("root", x0=x0)
     if x0.dtype in (torch.bfloat16, torch.float16):
         raise TypeError(f"root: x0 must be float32 or float64, got {x0.dtype}, which has too few digits for Newton's method. Convert it: x0.float().")
+    check_tolerance("root", tol)
     arguments.integer("root", "max_iter", max_iter, low=1)
 
 

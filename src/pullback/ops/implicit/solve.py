@@ -11,7 +11,7 @@ from torch import Tensor
 from ...authoring.op import Sample, op, sample
 from .. import arguments
 from . import _solvers
-from ._functions import Bound, check_function, evaluate
+from ._functions import Bound, check_function, check_tolerance, evaluate
 
 MaxIter = 1000
 
@@ -54,8 +54,8 @@ def solve(
         solves all examples together), forward mode, autocast (`matvec` runs in the precision of the arguments). torch.compile runs it eagerly.
 
     Raises:
-        TypeError: for a `b` that is no floating tensor, or a `matvec` that is no function or returns no tensor.
-        ValueError: for a `matvec` that returns another shape, or uses tensors that require grad and are not among `params`.
+        TypeError: for a `b` that is no floating tensor, a number that is none, or a `matvec` that is no function or returns no tensor.
+        ValueError: for a number out of range, or a `matvec` that returns another shape or uses tensors that require grad and are not among `params`.
         RuntimeError: where the residual does not come down to `tol`.
 
     Example:
@@ -72,12 +72,12 @@ def solve(
         Blondel et al., Efficient and modular implicit differentiation, 2022, arXiv:2105.15183, section 2.1; Saad and Schultz, GMRES, 1986,
         DOI 10.1137/0907058.
     """
-    _check(matvec, b, max_iter)
-    if b.numel() == 0:
-        return torch.zeros_like(b)
+    _check(matvec, b, symmetric, tol, max_iter)
     prepared = getattr(matvec, "prepared", None)
     if prepared is None:
         evaluate("solve", "matvec", Bound(matvec, params), b)
+    if b.numel() == 0:
+        return torch.zeros_like(b)
     with torch.no_grad():
         product = Bound(matvec, params).detached().at if prepared is None else prepared(*params)
         return _solved(product, b, symmetric, tol, max_iter)
@@ -122,10 +122,12 @@ def _solved(product: Callable[[Tensor], Tensor], b: Tensor, symmetric: bool, tol
     return method(flat, b.reshape(-1), _solvers.tolerance(b.dtype) if tol is None else tol, max_iter).reshape(b.shape)
 
 
-def _check(matvec: Any, b: Any, max_iter: Any) -> None:
+def _check(matvec: Any, b: Any, symmetric: Any, tol: Any, max_iter: Any) -> None:
     check_function("solve", "matvec", matvec)
     if not (isinstance(b, Tensor) and b.is_complex()):
         arguments.floating("solve", b=b)
+    arguments.flag("solve", "symmetric", symmetric)
+    check_tolerance("solve", tol)
     arguments.integer("solve", "max_iter", max_iter, low=1)
 
 

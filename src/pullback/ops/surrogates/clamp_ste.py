@@ -61,9 +61,9 @@ def clamp_ste(x: Tensor, low: float | None = None, high: float | None = None) ->
     if low is None and high is None:
         raise ValueError("clamp_ste: low and high are both None; give at least one bound.")
     if low is not None:
-        arguments.number("clamp_ste", "low", low)
+        arguments.number("clamp_ste", "low", low, kind="a number or None")
     if high is not None:
-        arguments.number("clamp_ste", "high", high, low=low)
+        arguments.number("clamp_ste", "high", high, low=low, kind="a number or None")
     return x.clamp(low, high)
 
 

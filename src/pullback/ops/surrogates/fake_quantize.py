@@ -25,10 +25,10 @@ def fake_quantize_reference(
     gradient_scale: float | Literal["lsq"] = 1.0,
 ) -> Tensor:
     """Fake quantisation in plain torch, with the usual detours around gradients."""
-    wide = x.float() if x.dtype in _HALVES else x
+    wide, given = x.float() if x.dtype in _HALVES else x, scale
     scale, zero_point = _aligned(scale, x, axis), _aligned(zero_point, x, axis)
     if isinstance(scale, Tensor):
-        factor = _factor(gradient_scale, x, axis, high)
+        factor = _factor(gradient_scale, x, _channels(given, axis), high)
         scale = scale * factor + (scale - scale * factor).detach()
     ratio = (wide / scale + zero_point).clamp(low, high)
     return (((ratio + (ratio.round() - ratio).detach()) - zero_point) * scale).to(x.dtype)
@@ -113,6 +113,7 @@ def _(dy, x, scale, low, high, zero_point, axis, gradient_scale, wanted):
         return dx, None
     levels = ratio.clamp(low, high).round()
     slopes = dy * torch.where(inside, levels - ratio, levels - zero).detach()  # constants, since rounding counts as the identity
+    axis = _channels(scale, axis)
     total = slopes.sum() if axis is None else slopes.sum([dim for dim in range(x.dim()) if dim != axis % x.dim()])
     return dx, (total * _factor(gradient_scale, x, axis, high)).to(scale.dtype).reshape(scale.shape)
 
@@ -135,6 +136,11 @@ def _aligned(value: float | Tensor, x: Tensor, axis: int | None) -> float | Tens
     return value.reshape([-1 if dim == axis % x.dim() else 1 for dim in range(x.dim())])
 
 
+def _channels(scale: float | Tensor, axis: int | None) -> int | None:
+    """The dimension along which there are several steps, if there is one: a scale without dimensions is one step beside an axis too."""
+    return axis if isinstance(scale, Tensor) and scale.dim() else None
+
+
 def _factor(given: float | str, x: Tensor, axis: int | None, high: int) -> float:
     if given != "lsq":
         return float(given)
@@ -153,17 +159,20 @@ def _check(x, scale, low, high, zero_point, axis, gradient_scale) -> None:
         arguments.floating(name, scale=scale)
         _check_shape("scale", scale, x, axis)
     else:
-        arguments.number(name, "scale", scale)
+        arguments.number(name, "scale", scale, kind="a number or a floating tensor")
         if not scale > 0:
             raise ValueError(f"{name}: scale must be positive, got {scale!r}.")
+    arguments.together(name, x=x, scale=scale, zero_point=zero_point)
     if isinstance(zero_point, Tensor):
+        arguments.real(name, "zero_point", zero_point)
         _check_shape("zero_point", zero_point, x, axis)
     else:
-        arguments.number(name, "zero_point", zero_point)
-    if gradient_scale != "lsq":
-        if isinstance(gradient_scale, str):
+        arguments.number(name, "zero_point", zero_point, kind="a number or a tensor")
+    if isinstance(gradient_scale, str):
+        if gradient_scale != "lsq":
             raise ValueError(f"{name}: gradient_scale must be a number or 'lsq', got {gradient_scale!r}.")
-        arguments.number(name, "gradient_scale", gradient_scale)
+    else:
+        arguments.number(name, "gradient_scale", gradient_scale, kind="a number or 'lsq'")
 
 
 def _check_shape(argument: str, value: Tensor, x: Tensor, axis: int | None) -> None:

@@ -43,7 +43,7 @@ def gumbel_st(logits: Tensor, tau: float = 1.0, hard: bool = True, dim: int = -1
         torch.compile, autocast, checkpointing.
 
     Raises:
-        TypeError: for `logits` that are no floating tensor, or a `tau` that is no number.
+        TypeError: for `logits` that are no floating tensor, a `tau` that is no number, or a `hard` that is no bool.
         ValueError: for a `tau` that is not positive.
         IndexError: for a `dim` that `logits` do not have.
 
@@ -63,6 +63,7 @@ def gumbel_st(logits: Tensor, tau: float = 1.0, hard: bool = True, dim: int = -1
     arguments.number("gumbel_st", "tau", tau)
     if not tau > 0:
         raise ValueError(f"gumbel_st: tau must be positive, got {tau!r}.")
+    arguments.flag("gumbel_st", "hard", hard)
     p = torch.softmax((logits + _noise(logits)) / tau, dim)
     return keep(one_hot_of_greatest(p, dim) if hard else p, p=p)
 

@@ -11,6 +11,7 @@ from torch import Tensor
 
 from ...authoring.op import Sample, op, sample
 from .. import arguments
+from ..kernels import cpu, elementwise
 
 Surrogate = Literal["arctan", "fast_sigmoid", "triangle"]
 _ALPHA = {"arctan": 2.0, "fast_sigmoid": 10.0, "triangle": 1.0}
@@ -69,9 +70,14 @@ def heaviside(x: Tensor, surrogate: Surrogate = "arctan", alpha: float | None = 
     arguments.floating("heaviside", x=x)
     arguments.choice("heaviside", "surrogate", surrogate, *_ALPHA)
     if alpha is not None:
-        arguments.number("heaviside", "alpha", alpha)
+        arguments.number("heaviside", "alpha", alpha, kind="a number or None")
         if not alpha > 0:
             raise ValueError(f"heaviside: alpha must be positive, got {alpha!r}.")
+    fast = elementwise.flat("heaviside_forward", x)
+    if fast is not None:
+        return fast
+    if cpu.plain(x):
+        return torch.ge(x, 0, out=torch.empty_like(x))  # in x's dtype, since torch reads and writes bools one by one
     return (x >= 0).to(x.dtype)
 
 
@@ -82,7 +88,9 @@ def _soft(x: Tensor, surrogate: str, alpha: float | None) -> Tensor:
 
 @heaviside.vjp("x")
 def _(dy: Tensor, x: Tensor, surrogate: str, alpha: float | None) -> Tensor:
-    return _SLOPES[surrogate](dy, x, _ALPHA[surrogate] if alpha is None else alpha)
+    alpha = _ALPHA[surrogate] if alpha is None else alpha
+    fast = elementwise.flat(f"heaviside_{surrogate}", dy, x, numbers=(alpha,))
+    return _SLOPES[surrogate](dy, x, alpha) if fast is None else fast
 
 
 @heaviside.samples
@@ -99,6 +107,8 @@ def _arctan(x: Tensor, alpha: float) -> Tensor:
 
 def _arctan_slope(dy: Tensor, x: Tensor, alpha: float) -> Tensor:
     scaled = math.pi / 2 * alpha * x
+    if cpu.plain(dy, x):
+        return (dy * (alpha / 2)).div_(scaled.mul_(scaled).add_(1))
     return dy * (alpha / 2) / (1 + scaled * scaled)
 
 

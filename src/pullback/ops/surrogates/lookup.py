@@ -121,3 +121,4 @@ def _check(x: Tensor, table: Tensor, low: float, high: float, slopes: Tensor | N
     if slopes is not None:
         arguments.floating("lookup", slopes=slopes)
         arguments.shape("lookup", "slopes", slopes, table.shape[0])
+    arguments.together("lookup", x=x, table=table, slopes=slopes)
