@@ -74,6 +74,23 @@ def test_swiglu(shape, ran):
     assert ran == ["swiglu_backward"]
 
 
+@pytest.mark.parametrize("shape", [*SHAPES, (2, 9000)])
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_logsumexp(shape, keepdim, ran):
+    (x,) = drawn(shape)
+    y = torch.logsumexp(x, -1, keepdim)
+    agree(lambda: pb.ops.logsumexp(x, -1, keepdim), [x], torch.linspace(-1, 2, y.numel()).reshape(y.shape))
+    assert ran == ["logsumexp_forward", "logsumexp_backward"]
+
+
+def test_logsumexp_at_infinity_and_nan():
+    inf = float("inf")
+    x = torch.tensor([[-inf, -inf], [inf, 1.0], [inf, -inf], [float("nan"), inf], [-inf, 3.0], [3e38, 3e38], [-3e38, 1e-40]])
+    with cpu.without_kernels():
+        want = pb.ops.logsumexp(x)
+    torch.testing.assert_close(pb.ops.logsumexp(x), want, equal_nan=True)
+
+
 @pytest.mark.parametrize(
     "option", [{}, {"label_smoothing": 0.2, "z_loss": 0.01}, {"reduction": "none", "z_loss": 0.1}, {"reduction": "sum", "ignore_index": 2}]
 )

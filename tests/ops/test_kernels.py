@@ -51,6 +51,10 @@ CALLS = {
     "gelu": (pb.ops.gelu, "tanh"),
     "guided_relu": (pb.ops.guided_relu,),
     "exp_scaled": (pb.ops.exp_scaled, -2.5),
+    "sign_ste": (pb.ops.sign_ste,),
+    "heaviside, arctan": (pb.ops.heaviside, "arctan", 1.5),
+    "heaviside, fast sigmoid": (pb.ops.heaviside, "fast_sigmoid"),
+    "heaviside, triangle": (pb.ops.heaviside, "triangle", 0.1),
     "dropout": (pb.ops.dropout, 0.3, True, 5),
     "add_noise": (pb.ops.add_noise, 0.3, 5),
 }
@@ -92,9 +96,9 @@ def test_every_kernel_is_the_one_that_runs(kernels, monkeypatch):
         monkeypatch.setitem(kernels._loaded, name, lambda *args, name=name, function=function: (ran.append(name), function(*args)))
     for op, *args in CALLS.values():
         forward_and_backward(op, PLACE, *args)
-    classics = {name for name in kernels.KERNELS if name.startswith(("swish", "gelu", "guided", "exp", "dropout", "add_noise"))}
-    assert len(classics) == 8
-    assert classics <= set(ran)
+    elementwise = {name for name in kernels.KERNELS if not name.startswith(("swiglu", "rms_norm", "cross_entropy", "logsumexp"))}
+    assert len(elementwise) == 14
+    assert elementwise == set(ran)
 
 
 @pytest.mark.parametrize("n", [0, 1, 131071, 131072, 131073, 200_000])

@@ -70,8 +70,8 @@ def dropout(x: Tensor, p: float = 0.5, training: bool = True, seed: int | Tensor
     fast = _fast(x, p, state)
     if fast is not None:
         return keep(fast, mask=None, state=state)
-    mask = streams.kept(state, p, x)
-    return keep((x * mask).mul_(1 / (1 - p)), mask=mask, state=None)
+    mask = streams.kept_bytes(state, p, x) if streams.on_cpu(x) else streams.kept(state, p, x)
+    return keep(_masked(x, mask, 1 / (1 - p)), mask=mask, state=None)
 
 
 @dropout.vjp("x")
@@ -83,7 +83,7 @@ def _(dy: Tensor, p: float, mask: Tensor | float | None, state: Tensor | None) -
         mask = streams.kept(state, p, dy)
     if mask is None:
         return dy
-    return dy * mask * (1 / (1 - p) if p < 1 else 1.0)
+    return _masked(dy, mask, 1 / (1 - p)) if p < 1 else dy * mask
 
 
 @dropout.samples
@@ -91,6 +91,13 @@ def _() -> Iterator[Sample]:
     x = torch.linspace(-2.0, 3.0, 20, dtype=torch.float64).reshape(4, 5)
     yield sample(x, 0.25, seed=1)
     yield sample(x, 0.75, seed=torch.tensor(7))
+
+
+def _masked(x: Tensor, mask: Tensor | float, scale: float) -> Tensor:
+    if not (isinstance(mask, Tensor) and streams.on_cpu(x) and x.is_contiguous()):
+        return x * mask * scale
+    kept = mask.to(x.dtype).mul_(x)
+    return kept.mul_(streams.constant(scale, torch.float32) if x.dtype is torch.float32 else scale)
 
 
 def _fast(x: Tensor, p: float, state: Tensor) -> Tensor | None:

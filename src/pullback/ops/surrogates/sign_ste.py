@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ...authoring.op import Sample, op, sample
 from .. import arguments
+from ..kernels import cpu, elementwise
 
 
 def sign_ste_reference(x: Tensor) -> Tensor:
@@ -55,6 +56,11 @@ def sign_ste(x: Tensor) -> Tensor:
         Hubara, Courbariaux, Soudry, El-Yaniv and Bengio, Binarized neural networks, 2016, arXiv:1602.02830, equation 4.
     """
     arguments.floating("sign_ste", x=x)
+    fast = elementwise.flat("sign_ste_forward", x)
+    if fast is not None:
+        return fast
+    if cpu.plain(x):
+        return torch.ge(x, 0, out=torch.empty_like(x)).mul_(2).sub_(1)  # in x's dtype, since torch reads and writes bools one by one
     return torch.where(x >= 0, 1.0, -1.0).to(x.dtype)
 
 
@@ -65,7 +71,10 @@ def _(x: Tensor) -> Tensor:
 
 @sign_ste.vjp("x")
 def _(dy: Tensor, x: Tensor) -> Tensor:
-    return dy * (x.abs() <= 1)
+    fast = elementwise.flat("sign_ste_backward", dy, x)
+    if fast is not None:
+        return fast
+    return x.abs().le_(1).mul_(dy) if cpu.plain(dy, x) else dy * (x.abs() <= 1)
 
 
 @sign_ste.samples
