@@ -271,3 +271,14 @@ def test_gradients_that_autograd_refuses_are_a_step():
 
 def test_torch_alone_is_said_to_apply_no_function():
     assert "applies no custom Function" in str(pb.trace(torch.sin, torch.ones(3)))
+
+
+def test_an_exception_is_told_once():
+    def fails(dy):
+        raise RuntimeError("no kernel")
+
+    assert str(pb.trace(returning(fails), torch.ones(3))).count("no kernel") == 1
+    outside = pb.trace(lambda x: x.view(7), torch.ones(3))
+    assert outside.error.startswith("RuntimeError")
+    assert f"raised {outside.error}" in str(outside)
+    assert "applies no custom Function" in outside.to_svg()

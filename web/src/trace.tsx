@@ -39,7 +39,7 @@ export function TraceView({ trace }: { trace: Trace }) {
   const shown = groups.map(([call, steps]): [Call, Step[]] => [call, onlyMarked ? steps.filter((step) => step.mark) : steps]).filter(([, steps]) => steps.length);
   return (
     <div class="trace">
-      <Timeline calls={calls} />
+      {calls.length ? <Timeline calls={calls} /> : <p class="empty">No custom Function is applied.</p>}
       {trace.error && <p class="raised">raised {trace.error}</p>}
       <div class="filters">
         {marked.length > 0 ? (

@@ -43,10 +43,10 @@ class Row:
 
 def trace_svg(traced: Trace) -> str:
     """Return the picture of a trace: its steps call by call, times as bars, marked steps in red."""
-    from .trace import GRADIENTS, blocks, gradient_cells
+    from .trace import GRADIENTS, blocks, gradient_cells, no_function, outside
 
     longest = max((step.seconds for step in traced.steps if step.seconds), default=1.0)
-    rows: list[Row] = []
+    rows: list[Row] = [] if traced.steps else [Row(title=no_function(traced))]
     for title, steps in blocks(traced):
         rows.append(Row(title=title))
         for step, cells in steps:
@@ -55,7 +55,7 @@ def trace_svg(traced: Trace) -> str:
     if traced.gradients:
         rows.append(Row(title=GRADIENTS))
         rows += [Row(("", "", *cells), warned=bool(mark)) for mark, *cells in gradient_cells(traced)]
-    if traced.error:
+    if outside(traced):
         rows.append(Row((f"raised {traced.error}",), warned=True))
     return _drawn(rows, f"trace of {traced.subject}")
 

@@ -202,6 +202,16 @@ def blocks(traced: Trace) -> Iterator[tuple[str, list[tuple[Step, tuple[str, ...
         yield title, [(step, _row(step)) for step in own]
 
 
+def no_function(traced: Trace) -> str:
+    """Return what is said where there is no step."""
+    return f"{traced.subject} applies no custom Function: pb.graph and pb.watch show torch's own operations"
+
+
+def outside(traced: Trace) -> bool:
+    """Whether something was raised that is no step of a Function's."""
+    return bool(traced.error) and all(step.what != "raises" for step in traced.steps)
+
+
 def gradient_cells(traced: Trace) -> list[tuple[str, str, str]]:
     """Return for every leaf what is remarkable about its gradient, the gradient's name, and what it is."""
     return [
@@ -229,7 +239,7 @@ def _leaf_remark(traced: Trace, name: str, stats: Stats | None) -> str:
 
 def _lines(traced: Trace) -> Iterator[str]:
     if not traced.steps:
-        yield f"{traced.subject} applies no custom Function: what torch's own operations do is shown by pb.graph and pb.watch"
+        yield no_function(traced)
         yield ""
     for title, steps in blocks(traced):
         yield title
@@ -238,7 +248,7 @@ def _lines(traced: Trace) -> Iterator[str]:
     if traced.gradients:
         yield GRADIENTS
         yield from table([("!" if mark else " ", *cells) for mark, *cells in gradient_cells(traced)])
-    if traced.error:
+    if outside(traced):
         yield f"raised {traced.error}"
 
 
