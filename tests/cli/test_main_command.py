@@ -1,5 +1,7 @@
 """The `pullback` command itself: lazy, with a version, and its own failures told as its own."""
 
+import os
+import shlex
 import subprocess
 import sys
 import types
@@ -98,3 +100,24 @@ def test_every_code_has_a_page(name):
     page = CliRunner().invoke(main, ["explain", name]).stdout
     assert "Why it matters\n" in page
     assert len(page.splitlines()) > 5
+
+
+def in_a_shell(command, folder):
+    command = f"{shlex.quote(sys.executable)} -m pullback {command}"
+    return subprocess.run(["/bin/sh", "-c", command], cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full")
+def test_a_full_disk_is_said_in_one_line(tmp_path):
+    done = in_a_shell("explain PB501 > /dev/full", tmp_path)
+    assert done.returncode == 2
+    assert done.stderr == "Error: No space left on device\n"
+
+
+@pytest.mark.skipif(os.name != "posix", reason="closes descriptors in a shell")
+@pytest.mark.parametrize("closed", [">&-", "2>&-", ">&- 2>&- <&-"])
+def test_closed_streams_break_nothing(tmp_path, closed):
+    (tmp_path / "clean.py").write_text("")
+    done = in_a_shell(f"lint clean.py {closed}", tmp_path)
+    assert done.returncode == 0
+    assert "Traceback" not in done.stderr

@@ -21,7 +21,7 @@ def formats() -> list[str]:
 
 def write(report: Report, output_format: str, output: Path | None) -> None:
     """Write a report to a file, or to standard output: text as wide as the terminal, with colours where it has them."""
-    if output is None and output_format == "text" and sys.stdout.isatty():
+    if output is None and output_format == "text" and sys.stdout is not None and sys.stdout.isatty():
         from ..report.render.text import print_report
 
         print_report(report)
@@ -32,6 +32,9 @@ def write(report: Report, output_format: str, output: Path | None) -> None:
 def emit(text: str, output: Path | None) -> None:
     """Write a text to a file, or to standard output."""
     if output is None:
+        if sys.stdout is None:
+            click.echo("standard output is closed: --output FILE writes the report to a file", err=True)
+            return
         click.echo(text)
         return
     try:

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import importlib
 import os
 import pkgutil
+import sys
 from typing import Any
 
 import click
 
 from .. import __version__, cli
+from ..report.clean import clean
 
 
 class Commands(click.Group):
@@ -34,11 +37,20 @@ class Commands(click.Group):
             raise click.UsageError(f"No such command {name!r}.{hint}", ctx)
         return super().resolve_command(ctx, args)
 
+    def main(self, *args: Any, **how: Any) -> Any:
+        _fill_closed_descriptors()
+        return super().main(*args, **how)
+
     def invoke(self, ctx: click.Context) -> Any:
         try:
             return super().invoke(ctx)
-        except (click.ClickException, click.exceptions.Exit, click.Abort, OSError):
+        except (click.ClickException, click.exceptions.Exit, click.Abort, BrokenPipeError):
             raise
+        except OSError as error:
+            if error.filename is None:
+                _leave_standard_output()
+            click.echo(f"Error: {f'{clean(error.filename)}: ' if error.filename else ''}{error.strerror or error}", err=True)
+            ctx.exit(2)
         except KeyboardInterrupt:
             click.echo("interrupted", err=True)
             ctx.exit(130)
@@ -47,6 +59,23 @@ class Commands(click.Group):
                 raise
             click.echo(f"pullback itself failed: {type(error).__name__}: {error}\nPULLBACK_DEBUG=1 shows where; please report it.", err=True)
             ctx.exit(2)
+
+
+def _fill_closed_descriptors() -> None:
+    """Open the null device in the place of a standard stream that is closed, or else the next pipe to a worker lies there."""
+    for descriptor in range(3):
+        try:
+            os.fstat(descriptor)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)
+    if sys.stderr is None:
+        sys.stderr = os.fdopen(os.open(os.devnull, os.O_WRONLY), "w", encoding="utf-8")
+
+
+def _leave_standard_output() -> None:
+    """Let what could not be written to standard output go, which Python would try once more at exit."""
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 @click.command(cls=Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
