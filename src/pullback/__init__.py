@@ -9,6 +9,8 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from . import ops as ops
+    from . import testing as testing
     from .authoring.op import Op as Op
     from .authoring.op import keep as keep
     from .authoring.op import op as op
@@ -70,23 +72,24 @@ _HOMES = {
 }
 _MODULES = ("ops", "testing")
 
-__all__ = [*_HOMES, "__version__"]
 
+if not TYPE_CHECKING:  # for a type checker, a name that is not written above is a mistake
+    __all__ = [*_HOMES, "__version__"]
 
-def __getattr__(name: str) -> Any:
-    if name in _HOMES:
-        try:
-            home = importlib.import_module(f".{_HOMES[name]}", __name__)
-        except ModuleNotFoundError as error:
-            if error.name == "torch":
-                raise ImportError(f"pullback.{name} needs PyTorch, which is not installed: pip install 'pullback[torch]'") from error
-            raise
-        value = getattr(home, name)
-        globals()[name] = value
-        return value
-    if name in _MODULES:
-        return importlib.import_module(f".{name}", __name__)
-    raise AttributeError(f"module 'pullback' has no attribute {name!r}")
+    def __getattr__(name: str) -> Any:
+        if name in _HOMES:
+            try:
+                home = importlib.import_module(f".{_HOMES[name]}", __name__)
+            except ModuleNotFoundError as error:
+                if error.name == "torch":
+                    raise ImportError(f"pullback.{name} needs PyTorch, which is not installed: pip install 'pullback[torch]'") from error
+                raise
+            value = getattr(home, name)
+            globals()[name] = value
+            return value
+        if name in _MODULES:
+            return importlib.import_module(f".{name}", __name__)
+        raise AttributeError(f"module 'pullback' has no attribute {name!r}")
 
 
 def __dir__() -> list[str]:

@@ -114,10 +114,9 @@ _HOMES = {
     "zero_nan_gradient": "gradients.zero_nan_gradient",
 }
 
-__all__ = [*_HOMES]
-
 
 if not TYPE_CHECKING:  # for a type checker, a name that is not written above is a mistake
+    __all__ = [*_HOMES]
 
     def __getattr__(name: str) -> Any:
         if name not in _HOMES:
