@@ -88,6 +88,36 @@ def test_seeds_and_layers_are_not_correlated():
         assert max(abs(correlation(a, b)) for a, b in pairs) < 5 / math.sqrt(n)
 
 
+def test_each_place_is_fair_over_seeds_in_a_row():
+    """Weak seeds would show here: the same places for 4,000 seeds that follow each other, as loops over seeds have them."""
+    masks = torch.stack([mask(seed, 256, 0.5) for seed in range(4000)]).double()
+    rows, columns = masks.sum(1), masks.sum(0)
+    for sums, n in ((rows, 256), (columns, 4000)):
+        chi = float(((sums - n / 2) ** 2).sum() / (n / 4))
+        assert abs(chi - len(sums)) < 5 * math.sqrt(2 * len(sums)), f"chi² {chi} for {len(sums)} sums of {n}"
+    assert abs(correlation(masks[:-1], masks[1:])) < 5 / math.sqrt(masks.numel())
+
+
+def test_layers_after_manual_seeds_in_a_row_are_not_correlated():
+    masks = []
+    for seed in range(12):
+        torch.manual_seed(seed)
+        x = torch.ones(50_000)
+        masks += [pb.ops.dropout(x, 0.5) != 0 for _ in range(2)]
+    pairs = [(a, b) for i, a in enumerate(masks) for b in masks[:i]]
+    assert max(abs(correlation(a, b)) for a, b in pairs) < 5 / math.sqrt(50_000)
+
+
+def test_runs_of_kept_elements_have_the_lengths_that_chance_gives():
+    n, p = 600_000, 0.3
+    m = mask(23, n, p).to(torch.int8)
+    starts = torch.nonzero(torch.diff(m, prepend=torch.zeros(1, dtype=torch.int8)) == 1).flatten()
+    ends = torch.nonzero(torch.diff(m, append=torch.zeros(1, dtype=torch.int8)) == -1).flatten()
+    lengths = ends - starts + 1
+    for length in range(1, 12):
+        assert within(int((lengths == length).sum()), len(lengths), p * (1 - p) ** (length - 1))
+
+
 def test_bits_of_words_are_fair_and_independent():
     words = streams.words(torch.tensor(123), torch.empty(200_000))
     bits = torch.stack([(words >> i) & 1 for i in range(8, 32)]).double() - 0.5
@@ -154,20 +184,46 @@ def test_manual_seed_repeats_and_moves_on(op):
     assert not torch.equal(first, second)
 
 
+@pytest.mark.parametrize("op", [pb.ops.dropout, pb.ops.gradient_noise])
+def test_backward_has_the_forward_s_numbers_whatever_has_changed_since(op):
+    def gradient(threads_then, layout):
+        torch.manual_seed(9)
+        x = torch.ones(400, 500, requires_grad=True)
+        y = op(x, 0.5)
+        torch.manual_seed(1)  # and others draw in between
+        torch.rand(3)
+        torch.set_num_threads(threads_then)
+        y.backward(layout(torch.linspace(1, 2, 200_000).reshape(400, 500)))
+        return x.grad, y
+
+    threads = torch.get_num_threads()
+    try:
+        expected, y = gradient(1, torch.clone)
+        for count, layout in ((2, torch.clone), (1, lambda g: g.t().contiguous().t()), (3, lambda g: torch.stack([g, g], -1)[..., 0])):
+            assert torch.equal(gradient(count, layout)[0], expected)
+        if op is pb.ops.dropout:
+            assert torch.equal(expected == 0, y == 0)
+    finally:
+        torch.set_num_threads(threads)
+
+
 @pytest.mark.parametrize("reentrant", [False, True])
-def test_checkpointing_draws_the_same_mask_again(reentrant):
+@pytest.mark.parametrize("op", [pb.ops.dropout, pb.ops.add_noise, pb.ops.gradient_noise, pb.ops.gumbel_st])
+def test_checkpointing_draws_the_same_numbers_again(op, reentrant):
     from torch.utils.checkpoint import checkpoint
 
     def layer(x):
-        return pb.ops.dropout(torch.sin(x), 0.5) * x
+        return op(torch.sin(x), 0.5) * x
 
     grads = []
-    for run in (layer, lambda x: checkpoint(layer, x, use_reentrant=reentrant)):
+    for run in (layer, lambda x: checkpoint(layer, x, use_reentrant=reentrant), lambda x: pb.ops.checkpointed(layer, x)):
         torch.manual_seed(3)
         x = torch.linspace(1, 2, 200, requires_grad=True)
         run(x).sum().backward()
-        grads.append(x.grad)
-    assert torch.equal(*grads)
+        grads.append((x.grad, torch.rand(())))
+    for gradient, drawn_next in grads[1:]:
+        assert torch.equal(gradient, grads[0][0])
+        assert torch.equal(drawn_next, grads[0][1])  # the generator goes on as if nothing had been computed twice
 
 
 def test_vmap_draws_a_mask_for_each_example_or_one_for_all():

@@ -41,8 +41,8 @@ def gradient_noise(x: Tensor, std: float | Tensor) -> Tensor:
 
     Supports:
         float64, float32, bfloat16, float16; CPU and CUDA; second derivatives, torch.func (vmap with a choice of randomness), forward mode (that of
-        y = x), torch.compile, autocast, checkpointing. No random number is drawn where nobody wants a gradient. The noise is the same for any strides
-        and any number of threads.
+        y = x), torch.compile, autocast, checkpointing. The seed is drawn also where nobody wants a gradient, as in the first run of a checkpoint:
+        layers would share their noise otherwise. The noise is the same for any strides and any number of threads.
 
     Raises:
         TypeError: for an `x` that is no floating tensor, or a `std` that is no number.
@@ -61,12 +61,6 @@ def gradient_noise(x: Tensor, std: float | Tensor) -> Tensor:
     """
     _check(x, std)
     return keep(x.view_as(x), seed=_seed())
-
-
-@gradient_noise.inference
-def _(x: Tensor, std: float | Tensor) -> Tensor:
-    _check(x, std)
-    return x.view_as(x)
 
 
 @gradient_noise.vjp("x", exact=False, linear=False, reason="noise is added to the gradient")
