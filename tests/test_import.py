@@ -88,6 +88,7 @@ def test_unknown_name_is_an_attribute_error():
 
 def test_dir_lists_every_public_name():
     assert set(pullback.__all__) <= set(dir(pullback))
+    assert {name for name in dir(pullback) if not name.startswith("__")} <= {*pullback.__all__, *PUBLIC_MODULES}
 
 
 def test_public_modules_are_modules():

@@ -93,4 +93,4 @@ if not TYPE_CHECKING:  # for a type checker, a name that is not written above is
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_HOMES, *_MODULES})
+    return sorted([*_HOMES, *_MODULES, *(name for name in globals() if name.startswith("__"))])
