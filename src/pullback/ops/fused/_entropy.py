@@ -159,7 +159,7 @@ def takes_c(logits: Tensor, target: Tensor, options: Options) -> bool:
 
 def _loss_by_c(logits: Tensor, target: Tensor, options: Options, reduction: str) -> tuple[Tensor, Tensor]:
     rows, classes = logits.shape
-    loss, lse, total = torch.empty(rows), torch.empty(rows), torch.empty(())
+    loss, lse, total = logits.new_empty(rows), logits.new_empty(rows), logits.new_empty(())
     wrong = ctypes.c_int32()
     numbers = (classes, options.ignore_index, _REDUCTIONS[reduction], options.label_smoothing, options.z_loss)
     cpu.run("cross_entropy_forward", rows, logits, target, loss, lse, total, ctypes.byref(wrong), *numbers)

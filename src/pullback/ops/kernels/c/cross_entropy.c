@@ -20,7 +20,7 @@ void cross_entropy_forward(int64_t rows, int threads, const float *restrict logi
         for (int64_t i = 0; i < n; i++) top = z[i] > top ? z[i] : top;
         top = top == -INFINITY ? 0.0f : top;
 #pragma omp simd reduction(+ : sum)
-        for (int64_t i = 0; i < n; i++) sum += exp_(z[i] - top);
+        for (int64_t i = 0; i < n; i++) sum += exp_87(z[i] - top);
         const float log_sum = top + logf(sum);
         const int64_t t = target[row];
         lse[row] = log_sum;
@@ -61,7 +61,7 @@ void cross_entropy_backward(int64_t rows, int threads, const float *logits, cons
         const float scale = dy[reduction == EACH ? row : 0] * factor, base = lse[row];
         const float rate = scale * (1.0f + 2.0f * z_loss * base), even = scale * smoothing / (float)n;
 #pragma omp simd
-        for (int64_t i = 0; i < n; i++) dz[i] = rate * exp_(z[i] - base) - even;
+        for (int64_t i = 0; i < n; i++) dz[i] = rate * exp_87(z[i] - base) - even;
         if (t >= 0 && t < n) dz[t] -= scale * (1.0f - smoothing);
     }
 }

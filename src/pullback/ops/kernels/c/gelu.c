@@ -7,8 +7,7 @@
 void gelu_tanh_forward(int64_t n, int threads, const float *restrict x, float *restrict y) {
     PARALLEL(n)
     for (int64_t i = 0; i < n; i++) {
-        float u = SCALE * x[i] * (1.0f + CUBIC * x[i] * x[i]);
-        y[i] = x[i] / (1.0f + exp_(-u));
+        y[i] = times_sigmoid(x[i], SCALE * x[i] * (1.0f + CUBIC * x[i] * x[i]));
     }
 }
 

@@ -20,7 +20,7 @@ void logsumexp_forward(int64_t rows, int threads, const float *restrict x, float
             const int64_t end = start + RUN < n ? start + RUN : n;
             float sum = 0.0f;
 #pragma omp simd reduction(+ : sum)
-            for (int64_t i = start; i < end; i++) sum += exp_(z[i] - base);
+            for (int64_t i = start; i < end; i++) sum += exp_87(z[i] - base);
             total += sum;
         }
         y[row] = base + (float)log(total);
@@ -39,7 +39,7 @@ void logsumexp_backward(int64_t rows, int threads, const float *restrict dy, con
             float sum = 0.0f;
 #pragma omp simd reduction(+ : sum)
             for (int64_t i = start; i < end; i++) {
-                float power = exp_(z[i] - base);
+                float power = exp_87(z[i] - base);
                 out[i] = power;
                 sum += power;
             }

@@ -43,6 +43,41 @@ static inline float exp_(float x) {
     return x > 88.72283f ? INFINITY : y;
 }
 
+/* exp(x) for |x| <= 88, within 1 unit in the last place: the polynomial has the least relative error of its degree. */
+static inline float exp_inside(float x) {
+    float shifted = x * 1.44269504088896341f + 12582912.0f;
+    bits32 u;
+    u.f = shifted;
+    float whole = shifted - 12582912.0f;
+    float r = x - whole * 0.693359375f;
+    r = r + whole * 2.12194440e-4f;
+    float p = 1.381459879e-3f;
+    p = p * r + 8.368716575e-3f;
+    p = p * r + 4.166838899e-2f;
+    p = p * r + 1.666652113e-1f;
+    p = p * r + 0.49999994f;
+    p = p * r * r + r + 1.0f;
+    return p * power_of_two(u.i - 0x4B400000);
+}
+
+static inline float inside(float x) {
+    float low = x < -87.0f ? -87.0f : x;
+    return low > 87.0f ? 87.0f : low;
+}
+
+/* exp(x) for sums: 0 below -87, infinity above 87. */
+static inline float exp_87(float x) {
+    float e = exp_inside(inside(x));
+    e = x < -87.0f ? 0.0f : e;
+    return x > 87.0f ? INFINITY : e;
+}
+
+/* a sigmoid(x) */
+static inline float times_sigmoid(float a, float x) {
+    float e = exp_inside(inside(-x));
+    return a / (1.0f + (x < -87.0f ? INFINITY : e));
+}
+
 /* log(x) for normal x > 0 within 2 units in the last place, by atanh: log m = 2 (t + t³/3 + ...) with t = (m - 1) / (m + 1). */
 static inline float log_(float x) {
     bits32 u;
@@ -61,10 +96,10 @@ static inline float log_(float x) {
 
 /* s = sigmoid(x), and 1 - s without cancellation. */
 static inline float sigmoid_(float x, float *rest) {
-    float e = exp_(-x);
+    float e = exp_inside(inside(-x));
     float s = 1.0f / (1.0f + e);
-    *rest = e > 1.0f ? 1.0f - s : e * s;
-    return s;
+    *rest = x > 87.0f ? 0.0f : e * s;
+    return x < -87.0f ? 0.0f : s;
 }
 
 /* Random words: see streams.py, which says what they are. Shifts of negative numbers are arithmetic, sums and products wrap. */

@@ -3,7 +3,7 @@
 /* y = g sigmoid(g) u */
 void swiglu_forward(int64_t n, int threads, const float *restrict g, const float *restrict u, float *restrict y) {
     PARALLEL(n)
-    for (int64_t i = 0; i < n; i++) y[i] = g[i] / (1.0f + exp_(-g[i])) * u[i];
+    for (int64_t i = 0; i < n; i++) y[i] = times_sigmoid(g[i], g[i]) * u[i];
 }
 
 /* du = dy g s and dg = dy u s (1 + g (1 - s)) */

@@ -3,7 +3,7 @@
 /* y = x sigmoid(beta x) */
 void swish_forward(int64_t n, int threads, const float *restrict x, float *restrict y, float beta) {
     PARALLEL(n)
-    for (int64_t i = 0; i < n; i++) y[i] = x[i] / (1.0f + exp_(-beta * x[i]));
+    for (int64_t i = 0; i < n; i++) y[i] = times_sigmoid(x[i], beta * x[i]);
 }
 
 /* dx = dy (s + beta x s (1 - s)) */
