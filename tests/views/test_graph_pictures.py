@@ -254,6 +254,29 @@ def test_an_order_without_crossings_is_found():
     assert crossings(placement) == 1  # two sources of the same two targets always cross once
 
 
+def test_long_lines_are_straight():
+    boxes = [Box(i, 80 + 40 * (i % 3), 30) for i in range(8)]
+    links = [Link(i, i, i + 1) for i in range(7)] + [Link(0, 0, 7), Link(1, 1, 6), Link(2, 2, 5)]
+    placement = place(boxes, links)
+    for line in placement.lines:
+        inner = line.points[1:-1]
+        assert len({x for x, _ in inner}) <= 1, line
+
+
+def test_parts_that_no_line_connects_stay_side_by_side():
+    gate, experts = torch.nn.Linear(8, 4), [torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 8)) for _ in range(4)]
+    x = torch.ones(2, 8)
+    weights = gate(x).softmax(-1)
+    y = sum(weights[:, i : i + 1] * expert(x) for i, expert in enumerate(experts)).sum()
+    root = ElementTree.fromstring(pb.graph(y, params=torch.nn.ModuleList([gate, *experts])).to_svg())
+    edges = sorted((float(r.get("x")), float(r.get("x")) + float(r.get("width"))) for r in root.iter() if r.tag.endswith("rect") and r.get("x"))
+    reach = edges[0][1]
+    for left, right in edges:
+        assert left - reach < 60
+        reach = max(reach, right)
+    assert float(root.get("width")) < 1500
+
+
 def crossings(placement):
     ends = [(line.points[0][0], line.points[-1][0]) for line in placement.lines]
     return sum((a[0] - b[0]) * (a[1] - b[1]) < 0 for i, a in enumerate(ends) for b in ends[i + 1 :])

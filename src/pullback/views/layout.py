@@ -228,6 +228,7 @@ class _Layout:
             for row in self._rows if down else self._rows[::-1]:
                 self._settle(row, down)
         self._straighten()
+        self._close_gaps()
         left = min(box.x for row in self._rows for box in row)
         for row in self._rows:
             for box in row:
@@ -268,6 +269,14 @@ class _Layout:
                 wish = statistics.median(box.x for box in run)
                 for box in run:
                     box.x = min(max(wish, low), high)
+
+    def _close_gaps(self) -> None:
+        """Narrow upright strips in which nothing stands: parts that no line connects drift apart while they are settled."""
+        reach, moved = math.inf, 0.0
+        for box in sorted((box for row in self._rows for box in row), key=lambda box: box.x):
+            moved += max(0.0, box.x - reach - GAP)
+            reach = box.x + box.width if reach == math.inf else max(reach, box.x + box.width)
+            box.x -= moved
 
     def _pulls(self, box: Box, up: bool) -> list[tuple[float, float]]:
         """Return where each line of a box would run straight, and how much that matters: most for lines that pass by."""
