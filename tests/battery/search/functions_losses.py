@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 import torch
 import torch.nn.functional as F
 from torch.autograd import Function
@@ -252,3 +254,28 @@ class InfoNCE(Function):
         q, k, p = ctx.saved_tensors
         d = g * (p - torch.eye(p.size(0), dtype=p.dtype)) / p.size(0) / ctx.temperature
         return d @ k, d.t() @ q, None
+
+
+class LossByParts(Function):
+    """A count that only slices tell to be whole."""
+
+    expects = ("scores",)
+
+    @staticmethod
+    def forward(ctx, scores, wanted, part_length):
+        ctx.save_for_backward(scores, wanted)
+        ctx.part_length = part_length
+        losses = []
+        for i in range(math.ceil(scores.shape[0] / part_length)):
+            here = slice_of(scores, i, part_length), wanted[i * part_length : (i + 1) * part_length]
+            losses.append((here[0] - here[1]).square().sum(-1))
+        return torch.cat(losses)
+
+    @staticmethod
+    def backward(ctx, dy):
+        scores, wanted = ctx.saved_tensors
+        return 2 * dy.unsqueeze(-1) * (scores - wanted), None, None
+
+
+def slice_of(tensor, i, length):
+    return tensor[i * length : (i + 1) * length]

@@ -173,3 +173,27 @@ class ResidualRMSNorm(Function):
         grad = rstd * g - s * rstd.pow(3) * (g * s).mean(-1, keepdim=True) + ds
         dw = (dy * s * rstd).flatten(0, -2).sum(0) if s.dim() > 1 else dy * s * rstd
         return grad, grad, dw, None
+
+
+class ChannelNormInference(Function):
+    """Vectors laid along the second axis."""
+
+    expects = ("x", "weight", "bias")
+
+    @staticmethod
+    def forward(ctx, x, weight, bias, running_mean, running_var, eps=1e-5):
+        _, channels, _, _ = x.shape
+
+        def spread(t):
+            return t.view(1, channels, 1, 1)
+
+        hat = (x - running_mean.view(1, -1, 1, 1)) * torch.rsqrt(running_var.view(1, -1, 1, 1) + eps)
+        ctx.save_for_backward(hat, weight, running_var)
+        ctx.eps = eps
+        return hat * weight.view(1, -1, 1, 1) + spread(bias)
+
+    @staticmethod
+    def backward(ctx, dy):
+        hat, weight, var = ctx.saved_tensors
+        dx = dy * weight[None, :, None, None] * torch.rsqrt(var[None, :, None, None] + ctx.eps)
+        return dx, (dy * hat).sum((0, 2, 3)), dy.sum((0, 2, 3)), None, None, None

@@ -461,3 +461,60 @@ class MaskedProduct(Function):
     def backward(ctx, g):
         (mask,) = ctx.saved_tensors
         return g * mask, None
+
+
+class OnlyTheFirst(Function):
+    """Takes any number of arguments, and reads one."""
+
+    expects = ("args",)
+
+    @staticmethod
+    def forward(ctx, *args):
+        (x,) = args[:1]
+        ctx.save_for_backward(x)
+        return x.exp()
+
+    @staticmethod
+    def backward(ctx, *dys):
+        (x,) = ctx.saved_tensors
+        return dys[0] * x.exp()
+
+
+class ShortGradients(Function):
+    """Meant to be called without its optional arguments: backward answers for the first one only."""
+
+    expects = ("x",)
+
+    @staticmethod
+    def forward(ctx, x, shift=0.25, slope=3.0):
+        ctx.save_for_backward(x)
+        ctx.slope = slope
+        return slope * (x - shift).square()
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return 2 * ctx.slope * dy * (x - 0.25)
+
+
+_TABLE = torch.linspace(-1, 1, 40, dtype=torch.float64).reshape(20, 2)
+
+
+class SoftLookup(Function):
+    """Its rows are as long as a table that the code holds."""
+
+    expects = ("weights",)
+
+    @staticmethod
+    def forward(ctx, weights):
+        assert weights.dim() == 2
+        ctx.save_for_backward(weights)
+        return weights[:, : len(_TABLE)].sum(-1, keepdim=True) * _TABLE.sum(0)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (weights,) = ctx.saved_tensors
+        grad = (dy @ _TABLE.sum(0, keepdim=True).T).expand(-1, len(_TABLE))
+        if grad.shape != weights.shape:
+            raise RuntimeError(f"Mismatch in shape: the gradient has shape {list(grad.shape)} and the weights have shape {list(weights.shape)}")
+        return grad

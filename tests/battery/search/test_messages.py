@@ -96,6 +96,7 @@ PROVOKED = {
     "gradient shape": gradient_of_other_shape,
     "missing key": lambda: {}["mean"],
     "operand types": lambda: x < "a",  # type: ignore[operator]
+    "nothing in a list": lambda: torch.cat([]),
     "call with other arguments": lambda: (lambda a, b: a)(x),  # type: ignore[call-arg]
 }
 SENTENCES = {"not finite": "an output or gradient is not finite", "nothing differentiable": "no output of forward requires grad"}

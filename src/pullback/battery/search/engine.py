@@ -16,7 +16,7 @@ from .blame import blamed
 from .evidence import Evidence
 from .guards import ensure_group
 from .moment import Moment
-from .proposals import from_message, joint, livelier, mutations
+from .proposals import from_message, joint, livelier, mutations, with_count
 from .quality import Quality, assess
 from .specs import Spec, State
 
@@ -166,10 +166,19 @@ class Search:
         if self.furthest is None or progress > self.furthest[0] + 1e-9:
             self.furthest = progress, attempt
         if attempt.stage == "backward" and self.best is None and PROOF.search(attempt.message):
-            self.proof = attempt
+            if not self._push_counts(attempt):
+                self.proof = attempt
             return
         self.failures[attempt.key] += 1
         self._follow(attempt, progress, blamed(attempt, self.evidence))
+
+    def _push_counts(self, attempt: Attempt) -> bool:
+        """Put the call with as many arguments as backward returns gradients for on the heap; False where forward does not leave that open."""
+        state = with_count(attempt, self.evidence.slots)
+        if state is None or state in self.known:
+            return False
+        self._push(state, 3.0, None)
+        return True
 
     def _make_group(self, attempt: Attempt) -> bool:
         started = time.thread_time()

@@ -236,7 +236,7 @@ def _missing_key(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
 @message(
     "operand types",
     r"unsupported operand|not supported between|must be real number|cannot be interpreted as an integer|can only concatenate|"
-    r"can't multiply|bad operand type|must be str, not|string, not|object cannot be",
+    r"can't multiply|bad operand type|must be str, not|string, not|object cannot be|slice indices must be",
 )
 def _operands(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
     integer = "integer" in moment.attempt.message
@@ -244,6 +244,17 @@ def _operands(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
         for kind in ("int",) if integer else ("float", "tensor", "int"):
             if moment.spec(name).kind != kind:
                 yield from list(moment.kind_change(name, kind))[:2]
+
+
+@message(
+    "nothing in a list", r"expects? a non-?empty|a non-?empty (?:list|tuple|tensorlist)|need at least one|empty (?:list|sequence)|arg is an empty"
+)
+def _empty_list(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    """A number that is a count or a step must be a positive whole one, or a loop never runs."""
+    for name in [*moment.suspects, *(s.name for s in moment.slots if s.name not in moment.suspects)]:
+        spec = moment.spec(name)
+        if spec.kind in ("int", "float"):
+            yield from ({name: Spec("int", value=v)} for v in (2, 1, 3) if v != spec.value)
 
 
 @message(

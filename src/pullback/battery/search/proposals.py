@@ -12,9 +12,10 @@ from .invented import CALLABLES, MODULES
 from .messages import changes_for
 from .moment import Change, Moment, has_tensors
 from .shapes import borrowed, pool, to_rank
-from .specs import Spec, State, within_caps
+from .specs import Slot, Spec, State, within_caps
 
 MAX_PROPOSALS = 120
+MOST_MEMBERS = 8
 SIZES = re.compile(r"dim|shape|size|divisible|match|length|rank|number of|channel|feature|head", re.IGNORECASE)
 
 
@@ -37,6 +38,25 @@ def _new_states(moment: Moment, changes: Iterable[Change]) -> Iterator[State]:
         if state not in seen:
             seen.add(state)
             yield state
+
+
+COUNTS = re.compile(r"incorrect number of gradients \(expected (\d+), got (\d+)\)")
+
+
+def with_count(attempt: Attempt, slots: tuple[Slot, ...]) -> State | None:
+    """Return the state with as many arguments as backward returned gradients: more or fewer in ``*args``, or defaults at the end left out."""
+    match = COUNTS.search(attempt.message)
+    if match is None or not slots:
+        return None
+    more = int(match[2]) - int(match[1])
+    last = attempt.state[-1]
+    if slots[-1].star:
+        count = len(last.items) + more
+        items = last.items if more < 0 else (last.items or (Spec("tensor", (3, 4)),)) * (count + 1)
+        return (*attempt.state[:-1], last.with_(items=items[:count])) if 0 <= count <= MOST_MEMBERS else None
+    if more >= 0 or not all(slot.has_default for slot in slots[more:]):
+        return None
+    return (*attempt.state[:more], *(Spec("omitted") for _ in slots[more:]))
 
 
 def joint(moment: Moment) -> Iterator[State]:

@@ -48,7 +48,7 @@ def assess(attempt: Attempt, evidence: Evidence, run_state: Run, seed: int) -> Q
     order = (
         -float(len(gradients)),
         -float(len(draws)),
-        -float(len(paths) + len(shapes)),
+        -float(len(paths) + len([text for text, _ in shapes if not (paths and text == CONSTANT)])),  # one fact, and no scalar shows the second
         -distance,
         float(max(ranks, default=2) >= 2),
         float(len(attempt.inputs)),
@@ -58,6 +58,7 @@ def assess(attempt: Attempt, evidence: Evidence, run_state: Run, seed: int) -> Q
 
 Flag = tuple[str, str]
 DIRTY_BLOCKS = 40
+CONSTANT = "the outputs are constant"
 SMALL = 1e-2  # an epsilon rightly changes nothing
 
 
@@ -139,7 +140,7 @@ def _shape_flags(attempt: Attempt, evidence: Evidence) -> list[Flag]:
                 flags.append((f"`{slot.name}` has a size of 1", slot.name))
     outputs = [o.detach() for o in attempt.outputs if o.numel() > 1 and not o.is_sparse]
     if outputs and all(bool((o == o.flatten()[0]).all()) for o in outputs):
-        flags.append(("the outputs are constant", ""))
+        flags.append((CONSTANT, ""))
     if sum(math.prod(o.shape) for o in attempt.outputs) == 0:
         flags.append(("the outputs are empty", ""))
     return flags

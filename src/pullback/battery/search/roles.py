@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from .traits import Trait
 
 PASS_THROUGH = frozenset(
-    "contiguous detach clone float double half to cuda cpu type type_as requires_grad_ bfloat16 requires_grad view_as".split()  # noqa: SIM905
+    "contiguous detach clone float double half to cuda cpu numpy astype type type_as requires_grad_ bfloat16 requires_grad view_as".split()  # noqa: SIM905
 )
 REFUSED_CALLS = frozenset(
     {"eval", "exec", "compile", "open", "system", "popen", "Popen", "import_module", "__import__", "urlopen", "socket", "unlink", "rmtree", "remove"}
@@ -93,7 +93,7 @@ batch_norm : tensor vector vector
 group_norm : matrix3 int
 interpolate : matrix4
 pad : tensor ints
-cholesky logdet : spd
+cholesky logdet sqrtm logm fractional_matrix_power : spd
 inv inverse det slogdet matrix_exp trace : square
 matrix_power : square int
 eigh eigvalsh : symmetric

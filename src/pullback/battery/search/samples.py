@@ -119,7 +119,7 @@ def variations(first: State, evidence: Evidence) -> Iterator[tuple[int, State]]:
             for other in specs_of_kind("str", slot, trait):
                 if other.value != value:
                     yield i, _replaced(first, i, other)
-        if trait.optional and not slot.star:
+        if trait.optional and not slot.star and spec.kind != "omitted":
             if spec.kind == "none" or (spec.kind == "default" and slot.default is None):
                 kinds = [kind for kind in trait.kinds() if kind not in ("none", "default") and trait.scores.get(kind, 0.0) > 0.3]
                 for other in (s for kind in kinds[:1] for s in specs_of_kind(kind, slot, trait)[:1]):

@@ -14,6 +14,8 @@ from .specs import Spec
 
 SHAPE_MESSAGES: list[MessageRule] = []
 message = enter_into(SHAPE_MESSAGES)
+LARGEST = 256  # a size that a printed shape asks for, as that of a table the code holds
+USUAL = 16
 
 
 @message("unpack", r"(?:not enough values to unpack \(expected (?:at least )?|too many values to unpack \(expected )(\d+)")
@@ -201,7 +203,7 @@ def _gradient_shape(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
     r"sizes provided|number of sizes|do(?:es)? not match|incompatible",
 )
 def _does_not_fit(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
-    pairs = [(a, b) for a, b in size_pairs(moment.attempt.message) if 0 < b <= 16]
+    pairs = [(a, b) for a, b in size_pairs(moment.attempt.message) if 0 < b <= LARGEST]
     for a, b in pairs:
         yield from swap_sizes(moment, a, b)
         yield from swap_together(moment, a, b)
@@ -217,6 +219,6 @@ def size_pairs(text: str) -> list[tuple[int, int]]:
         for a, b in zip(reversed(one), reversed(other), strict=False):
             if a != b:
                 pairs += [(a, b), (b, a)]
-    numbers = [int(n) for n in re.findall(r"\d+", text)][:8]
+    numbers = [n for n in map(int, re.findall(r"\d+", text)) if n <= USUAL][:8]
     pairs += [(a, b) for a in numbers for b in numbers if a != b]
     return list(dict.fromkeys(pairs))

@@ -23,6 +23,8 @@ def skeleton(function: type, state: State, slots: Sequence[Slot], error: str = "
     for spec, slot in zip(state, slots, strict=True):
         if error and slot.name == blamed:
             lines.append(f"    # change `{slot.name}`: with this value the call raised {_one_line(error)}")
+        if spec.kind == "omitted":
+            continue
         if slot.star:
             for i, item in enumerate(spec.items):
                 names.append(f"{slot.name}_{i}")

@@ -43,7 +43,8 @@ class Spec:
     """One argument, described.
 
     Args:
-        kind: tensor, index, mask, int, float, bool, str, none, tensors, ints, callable, module, group, dtype, device, object, dict, default or star.
+        kind: tensor, index, mask, int, float, bool, str, none, tensors, ints, callable, module, group, dtype, device, object, dict, default, omitted
+            (not passed, at the end of the call) or star.
         shape: Sizes of a tensor.
         draw: How the elements of a tensor are drawn (`draw_values`).
         dtype: Name of a tensor's dtype.
@@ -112,7 +113,7 @@ def growth_within_caps(before: State, after: State) -> bool:
 
 def build(spec: Spec, slot: Slot, seed: int) -> Any:
     """Return a fresh value for `spec`; the same for the same seed."""
-    if spec.kind == "default":
+    if spec.kind in ("default", "omitted"):
         return slot.default
     if spec.kind in TENSOR_KINDS:
         return build_tensor(spec, seed)
@@ -136,7 +137,8 @@ def build(spec: Spec, slot: Slot, seed: int) -> Any:
 def build_state(state: State, slots: Sequence[Slot], seed: int) -> tuple[Any, ...]:
     """Return the positional arguments of one call, with ``*args`` spread out."""
     args: list[Any] = []
-    for spec, slot in zip(state, slots, strict=True):
+    given = max((i for i, spec in enumerate(state) if spec.kind != "omitted"), default=-1)
+    for spec, slot in zip(state[: given + 1], slots, strict=False):
         value = build(spec, slot, seed * 1009 + 97 * slot.index + 13)
         if slot.star:
             args.extend(value)
@@ -228,14 +230,15 @@ def show(spec: Spec, slot: Slot | None = None) -> str:
     fixed = {"none": "None", "group": "torch.distributed.group.WORLD", "device": "torch.device('cpu')", "dtype": f"torch.{spec.value}"}
     if spec.kind in fixed:
         return fixed[spec.kind]
-    if spec.kind == "default":
+    if spec.kind in ("default", "omitted"):
         return repr(slot.default) if slot else "default"
     return str(spec.value) if spec.kind in ("callable", "module") else repr(spec.value)
 
 
 def show_call(name: str, state: State, slots: Sequence[Slot]) -> str:
     """Return a printable call such as ``Swish.apply(x=float64[3, 4], beta=0.7)``."""
-    parts = [("*" if slot.star else "") + f"{slot.name}={show(spec, slot)}" for spec, slot in zip(state, slots, strict=True)]
+    passed = [(slot, spec) for slot, spec in zip(slots, state, strict=True) if spec.kind != "omitted"]
+    parts = [("*" if slot.star else "") + f"{slot.name}={show(spec, slot)}" for slot, spec in passed]
     return f"{name}.apply({', '.join(parts)})"
 
 

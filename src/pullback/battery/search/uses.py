@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .roles import ATTRIBUTE_KINDS, FUNCTION_ROLES, KEYWORD_ROLES, METHOD_KINDS, PASS_THROUGH, REFUSED_CALLS, note_role
@@ -158,6 +158,8 @@ class Uses(ast.NodeVisitor):
             return
         helper = helper_of(function, self.namespace)
         if helper is not None:
+            if isinstance(function, ast.Attribute):
+                self._note_arguments(node, name)
             self._follow(node, helper)
             return
         self._note_arguments(node, name)
@@ -183,6 +185,8 @@ class Uses(ast.NodeVisitor):
     def _note_method(self, trait: Trait, name: str, node: ast.Call) -> None:
         for kind, weight in METHOD_KINDS.get(name, ()):
             trait.score(kind, weight * self.weight)
+        if name in ("view", "reshape") and _spreads_vector(node.args):
+            trait.see_rank(1)
         if name in ("size", "stride") and node.args:
             self._note_axis(trait, node.args[0])
         if name == "split" and node.args and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str):
@@ -277,7 +281,8 @@ class Uses(ast.NodeVisitor):
             self.add(element, "int", 0.7)
             self.add(element, "mask", 0.6)
             for part in (element.lower, element.upper) if isinstance(element, ast.Slice) else ():
-                self.add(part, "int", 1.5)
+                for term in _terms(part):
+                    self.add(term, "int", 1.5)
         trait = self.trait(base)
         if trait is None:
             return
@@ -286,7 +291,10 @@ class Uses(ast.NodeVisitor):
             trait.see_attribute(inner.value)
         elif isinstance(inner, ast.Tuple):
             trait.score("tensor", 1.0 * self.weight)
-            trait.least = max(trait.least, sum(1 for e in elements if not isinstance(e, ast.Constant) or isinstance(e.value, int)))
+            kept = [e for e in elements if not isinstance(e, ast.Constant) or isinstance(e.value, int)]
+            trait.least = max(trait.least, len(kept))
+            if len(kept) == 1 and len(elements) > 2 and isinstance(kept[0], ast.Slice):
+                trait.see_rank(1)
         elif _integer(inner) is not None:
             for kind, weight in (("tensors", 0.7), ("ints", 0.7), ("tensor", 0.3)):
                 trait.score(kind, weight * self.weight)
@@ -423,6 +431,7 @@ def _is_namespace(node: ast.expr) -> bool:
         "F",
         "np",
         "numpy",
+        "scipy",
         "dist",
         "math",
         "linalg",
@@ -460,3 +469,18 @@ def mentions(source: FunctionSource, *words: str) -> bool:
             if (isinstance(node, ast.Name) and node.id in words) or (isinstance(node, ast.Attribute) and node.attr in words):
                 return True
     return False
+
+
+def _spreads_vector(sizes: list[ast.expr]) -> bool:
+    """Whether sizes are those of a vector laid along one axis of a tensor, as in ``weight.view(1, -1, 1, 1)``."""
+    numbers = [_integer(size) for size in sizes]
+    return len(numbers) > 2 and sum(n != 1 for n in numbers) == 1 and numbers.count(1) == len(numbers) - 1
+
+
+def _terms(node: ast.expr | None) -> Iterator[ast.expr]:
+    """Yield what an arithmetic expression is made of: `i` and `size` of ``(i + 1) * size``."""
+    if isinstance(node, ast.BinOp):
+        yield from _terms(node.left)
+        yield from _terms(node.right)
+    elif node is not None:
+        yield node
