@@ -81,3 +81,48 @@ def test_an_invented_callable_makes_it_a_warning():
 def test_inputs_are_searched_where_none_are_given():
     assert {f.code for f in pb.check(Wrong).findings if f.severity == "error"} == {"PB501"}
     assert not [f for f in pb.check(Masked).findings if f.severity == "error"]
+
+
+class Babylonian(torch.autograd.Function):
+    """The gradient of the square root to which the steps lead."""
+
+    @staticmethod
+    def forward(ctx, x, n_steps):
+        y = x
+        for _ in range(n_steps):
+            y = (y + x / y) / 2
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        (y,) = ctx.saved_tensors
+        return dy / (2 * y), None
+
+
+def test_too_few_steps_of_a_searched_sample_make_it_a_warning():
+    x = torch.linspace(2, 5, 6, dtype=torch.float64, requires_grad=True)
+    (finding,) = found(searched(Babylonian, x, 2))
+    assert finding.severity == "warning"
+    assert "n_steps = 2 steps" in (finding.cause or "")
+    assert found(searched(Babylonian, x, 12)) == []
+
+
+class SafeQuotient(torch.autograd.Function):
+    """backward keeps its division from zero: at a small x it is off by 1e-8."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.pow(3)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return 3 * dy * x**4 / (x**2 + 1e-8 * (x.abs() < 0.3))
+
+
+def test_a_division_kept_from_zero_is_a_note():
+    x = torch.linspace(0.5, 2, 6, dtype=torch.float64, requires_grad=True)
+    report = run_case(pb.case(SafeQuotient, x))
+    assert not [f for f in report.findings if f.code == "PB502" and f.severity != "note"], str(report)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import inspect
+import math
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,17 +19,22 @@ from .probe import Probe
 from .search.domains import ladder
 from .value import ValueTest
 
-VALUE_CODES = frozenset({"PB501", "PB502"})
+VALUE_CODES = frozenset({"PB501", "PB502", "PB510"})
+_NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]?\d+)?")
 _TRIANGLES = ((torch.triu, 1), (torch.tril, -1))
 DEPENDENT_CODES = VALUE_CODES | {"PB503", "PB625"}
+REGULARISED = 1e-5
+"""A gradient that is right at the sample and off by less than this part of itself at special values is regularised there, not wrong."""
+MANY_STEPS = 16
 
 
 def guarded(probe: Probe, finding: Finding) -> Finding:
     """Return `finding` as it may be reported: an error about a value is a warning at most where the inputs may be to blame.
 
-    Given and recorded inputs are taken at their word; a symmetric matrix of which forward reads one triangle is meant to be symmetric.
-    On searched ones an invented callable, module or object makes a value finding a warning; so does
-    a domain of one argument (non-negative, 0/1, rows that sum to one, symmetric, …) inside which the gradient is right.
+    Given and recorded inputs are taken at their word; a symmetric matrix of which forward reads one triangle is meant to be symmetric, and a gradient
+    that is off by a millionth at special values only is a note. On searched inputs an invented callable, module or object makes a value finding a
+    warning; so do a loop of too few steps and a domain of one argument (non-negative, 0/1, rows that sum to one, symmetric, …) inside which the
+    gradient is right.
     """
     if finding.code not in DEPENDENT_CODES or finding.severity != "error":
         return finding
@@ -40,6 +48,14 @@ def guarded(probe: Probe, finding: Finding) -> Finding:
             cause=f"forward reads one triangle of {place}, and backward shares the gradient between both: for symmetric changes it is right",
             fix=f"Nothing, if {place} is always symmetric; else return the gradient of the triangle that forward reads.",
         )
+    share = _share(finding) if finding.code == "PB502" else None
+    if share is not None and share < REGULARISED:
+        return replace(
+            finding,
+            severity="note",
+            cause=f"it is off by {share:.0e} of itself: a term that keeps a division from zero, or an iteration that stops early, shows there",
+            fix="Nothing, if it is exact enough for you.",
+        )
     if probe.case.origin != "searched":
         return finding
     if probe.case.invented:
@@ -49,11 +65,49 @@ def guarded(probe: Probe, finding: Finding) -> Finding:
         return replace(finding, severity="warning", certain=False)
     if finding.code not in VALUE_CODES:
         return finding
+    steps = _unsettled(probe)
+    if steps:
+        cause = f"forward stops after {steps} steps, before its result settles: the gradient of what it tends to holds only where it has"
+        return replace(finding, severity="warning", certain=False, cause=cause)
     path = finding.attachments.get("input")
     contract = contract_of(probe, path) if isinstance(path, str) else None
     if contract is None:
         return finding
     return replace(finding, severity="warning", certain=False, cause=f"right if {contract}: is that the contract?")
+
+
+def _share(finding: Finding) -> float | None:
+    """How far a gradient is off along a direction, as a part of its size."""
+    last = finding.evidence[-1] if finding.evidence else None
+    if last is None or last.error is None:
+        return None
+    shown = [abs(float(n)) for n in _NUMBER.findall(f"{last.got} {last.expected}")]
+    return last.error / max(shown) if shown and max(shown) > 0 and math.isfinite(last.error) else None
+
+
+def _unsettled(probe: Probe) -> str:
+    """``"n_iter = 2"`` where a whole number counts the steps of a loop whose result still moves, but less and less."""
+    try:
+        source = inspect.getsource(probe.function) if probe.function is not None else ""
+    except (OSError, TypeError):
+        return ""
+    for name, value in probe.native.named:
+        if type(value) is not int or not 1 <= value <= MANY_STEPS or not re.search(rf"\brange\([^()]*\b{re.escape(name)}\b", source):
+            continue
+        try:
+            first, second, third = (probe.exact.variant({name: factor * value}).values() for factor in (1, 2, 4))
+        except UserCodeError:
+            continue
+        near, far = _apart(first, second), _apart(second, third)
+        if 0 < near < math.inf and far <= near / 2:
+            return f"{name} = {value}"
+    return ""
+
+
+def _apart(a: list[Tensor], b: list[Tensor]) -> float:
+    if [t.shape for t in a] != [t.shape for t in b]:
+        return math.inf
+    return max((float((x - y).abs().max()) for x, y in zip(a, b, strict=True) if x.numel()), default=0.0)
 
 
 def contract_of(probe: Probe, path: str) -> str | None:

@@ -1,5 +1,7 @@
 """Kills and spares of PB507."""
 
+from types import SimpleNamespace
+
 import torch
 
 import pullback as pb
@@ -112,3 +114,28 @@ spares = [
     pb.case(Cube, x(0)),
     pb.case(NoJvp, x(3)),
 ]
+
+
+class CountsCalls(torch.autograd.Function):
+    """Counts on an object, which the search makes up from what forward and backward ask of it."""
+
+    @staticmethod
+    def forward(x, counter):
+        counter.forwards += 1
+        return x.clone()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.counter = inputs[1]
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy, None
+
+    @staticmethod
+    def jvp(ctx, tangent, _):
+        ctx.counter.tangents += 1
+        return tangent.clone()
+
+
+spares.append(pb.Case(CountsCalls, (x(3), SimpleNamespace(forwards=0)), origin="searched", invented=("counter",)))

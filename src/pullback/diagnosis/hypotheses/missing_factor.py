@@ -98,7 +98,7 @@ class ScalarDerivativeMissing(Hypothesis):
                 ambiguous=chance,
             )
             yield Fit(
-                f"the factor {name} = {number:g} is applied twice",
+                f"a factor 1/{name} is missing, or {name} = {number:g} is applied twice",
                 lambda m, name=name: m.expected * m.numbers[name],
                 f"divide the gradient by {name}",
                 f"returned / {name}",
