@@ -113,6 +113,12 @@ def test_the_command_that_a_finding_prints_shows_it_again(project, small):
     assert again.subjects == ("wrong.Triple",)
 
 
+def test_the_printed_command_asks_for_the_same_tier_and_order(project):
+    (finding,) = report("check", "wrong.py::Triple", "--select", "PB501", "--orders", "2", "--thorough").findings
+    assert finding.repro.endswith("--orders 2 --thorough --seed 0")
+    assert report(*finding.repro.split()[1:], status=1).findings == (finding,)
+
+
 def test_right_code_exits_0(project):
     result = report("check", "right.py", status=0)
     assert result.ok
@@ -185,6 +191,8 @@ def test_nothing_importable_exits_2_and_something_importable_does_not(project, s
     assert "Traceback" not in printed
     both = report("check", "broken.py", "right.py", "--select", "PB501", status=1)
     assert [f.code for f in both.findings] == ["PB001"]
+    assert both.findings[0].location.path == "broken.py"
+    assert " · 1 of 2 checked" in run("check", "broken.py", "right.py", "--select", "PB501", "--output-format", "concise").stdout
     assert both.subjects == ("broken.py", "right.Double")
 
 

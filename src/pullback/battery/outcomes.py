@@ -10,6 +10,7 @@ from typing import Any
 from ..report.clean import clean
 from ..report.codes import name_of, registry
 from ..report.finding import JSON, CheckRun, Evidence, Finding, Location
+from ..report.render.summary import shown_path
 from ..report.report import Report
 from .targets import Target
 from .workers import Death
@@ -134,6 +135,8 @@ def _tool_finding(code: str, subject: str, message: str, location: Location | No
     kind = "trace" if code == "PB008" else "output"
     attachments: dict[str, JSON] = {kind: clean(output[-_OUTPUT_KEPT:], keep_newlines=True)} if output.strip() else {}
     status = "error" if code == "PB008" else "fail"
+    if location is not None:
+        location = replace(location, path=shown_path(location.path))
     return Finding(code, name_of(code), registry()[code].severity, status, subject, message, location, evidence=evidence, attachments=attachments)
 
 
@@ -161,6 +164,8 @@ def _command(found: Found, options: Options, code: str, case: int) -> str | None
     if options.cases:
         parts += ["--cases", options.cases]
     parts += [part for key in ("device", "dtype", "distributed") if options.settings.get(key) for part in (f"--{key}", str(options.settings[key]))]
+    parts += ["--orders", "2"] if options.settings.get("orders") == 2 else []
+    parts += ["--thorough"] if options.settings.get("thorough") else []
     return shlex.join([*parts, "--seed", str(options.seed)])
 
 
