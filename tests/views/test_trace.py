@@ -282,3 +282,19 @@ def test_an_exception_is_told_once():
     assert outside.error.startswith("RuntimeError")
     assert f"raised {outside.error}" in str(outside)
     assert "applies no custom Function" in outside.to_svg()
+
+
+def test_zeros_for_an_unused_output_hide_no_loss():
+    class Two(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 1, x * 2
+
+        @staticmethod
+        def backward(ctx, dy, dz):
+            return dy + 2 * dz
+
+    same = returning(lambda dy: dy)
+    traced = pb.trace(lambda x: Two.apply(same.apply(x) * 0)[0], torch.ones(3))
+    assert [step.stats.zeros for step in traced.steps if step.what == "receives"] == [0, 3, 3]
+    assert marks(traced) == [("backward", "receives", "grad_output", "zero")]

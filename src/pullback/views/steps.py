@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -133,16 +134,21 @@ def mark_of(stats: Stats | None, received: list[Stats], needed: bool) -> str:
     return ""
 
 
+def told(steps: Iterable[Step]) -> set[str]:
+    """Return what gradients have become so far: the marks, and what is remarkable about what was returned.
+
+    Of several outputs, one that nothing uses receives zeros, which tells nothing.
+    """
+    backward = [step for step in steps if step.phase == "backward"]
+    return {step.mark for step in backward} | {kind_of(step.stats) for step in backward if step.stats and step.what == "returns"}
+
+
 def arrival_mark(stats: list[Stats], before: list[Step]) -> str:
     """Return what became of the gradient in torch's own operations, on the way from the steps before to where it arrives like this.
 
-    All of it must be zero: of several outputs, one that nothing uses receives zeros.
+    Zero is what all of it is; zeros behind a gradient that is None are told there.
     """
-    kinds = {kind_of(own) for own in stats}
-    backward = [step for step in before if step.phase == "backward"]
-    if any(step.mark == "None" for step in backward):
-        kinds -= {"zero"}
-    known = {step.mark for step in backward} | {kind_of(step.stats) for step in backward if step.stats}
+    kinds, known = {kind_of(own) for own in stats}, told(before)
     if kinds == {"zero"}:
-        return "" if "zero" in known else "zero"
+        return "" if known & {"zero", "None"} else "zero"
     return next((kind for kind in ("NaN", "Inf") if kind in kinds and kind not in known), "")

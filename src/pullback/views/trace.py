@@ -25,7 +25,7 @@ from ..report.clean import clean
 from ..trees import leaves
 from . import measures
 from .follow import Follower
-from .steps import Stats, Step, kind_of
+from .steps import Stats, Step, kind_of, told
 from .text import table
 
 GRADIENTS = "gradients of the sum of the outputs"
@@ -233,8 +233,8 @@ def _leaf_remark(traced: Trace, name: str, stats: Stats | None) -> str:
         if own is not None:
             return f"None: {own.function}.backward returns none, step {own.number}"
         return "None: no way leads from the output to it" + (", or a backward on the way returns none" if none else "")
-    seen = any(step.mark == mark or (step.stats and kind_of(step.stats) == mark) for step in traced.steps if step.phase == "backward")
-    return f"becomes {mark} in torch's own operations" if mark and not seen and not (mark == "zero" and none) else ""
+    known = told(traced.steps)
+    return f"becomes {mark} in torch's own operations" if mark and mark not in known and not (mark == "zero" and none) else ""
 
 
 def _lines(traced: Trace) -> Iterator[str]:

@@ -180,7 +180,7 @@ class Watch:
 
 
 class _Watched:
-    """One module and the hooks on it: one behind its forward, and one before it where it is seen to use random numbers."""
+    """One module and the hooks on it: one behind its forward, and one before it that keeps the random state."""
 
     def __init__(self, watch: Watch, module: torch.nn.Module) -> None:
         self.module = module

@@ -35,7 +35,7 @@ class Call:
         kwargs: Its keyword arguments.
         parameters: The parameters of the module.
         frame: The innermost frame of the reader's code.
-        random: The random state when it began; None where the module was not seen to use any.
+        random: The random state when it began; None where its beginning was not seen.
     """
 
     autocast: tuple[tuple[str, bool, torch.dtype], ...] = ()
