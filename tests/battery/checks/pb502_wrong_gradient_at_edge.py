@@ -274,4 +274,155 @@ kills.append(pb.case(ColdestMinimum, around_ten(3, 4), 0.5))
 spares += [pb.case(SoftMinimum, around_ten(2, 7), 0.5), pb.case(SoftMinimum, around_ten(5), 0.01)]
 
 
+class Picks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, index):
+        ctx.save_for_backward(index)
+        ctx.rows = x.shape[0]
+        return x[index]
 
+    @staticmethod
+    def backward(ctx, dy):
+        (index,) = ctx.saved_tensors
+        return dy.new_zeros(ctx.rows, *dy.shape[1:]).index_add_(0, index, dy), None
+
+
+class PicksOnce(Picks):
+    """A row that is picked twice gets the last of its gradients instead of their sum."""
+
+    @staticmethod
+    def backward(ctx, dy):
+        (index,) = ctx.saved_tensors
+        dx = dy.new_zeros(ctx.rows, *dy.shape[1:])
+        dx[index] = dy
+        return dx, None
+
+
+class Reorders(torch.autograd.Function):
+    """The inverse permutation gives the gradient, of permutations only."""
+
+    @staticmethod
+    def forward(ctx, x, order):
+        ctx.save_for_backward(order)
+        return x[order]
+
+    @staticmethod
+    def backward(ctx, dy):
+        (order,) = ctx.saved_tensors
+        return dy[order.argsort()], None
+
+
+class Places(torch.autograd.Function):
+    """Who places two rows in one place asks for one of them."""
+
+    @staticmethod
+    def forward(ctx, x, places):
+        ctx.save_for_backward(places)
+        out = torch.zeros_like(x)
+        out[places] = x
+        return out
+
+    @staticmethod
+    def backward(ctx, dy):
+        (places,) = ctx.saved_tensors
+        return dy[places], None
+
+
+class SegmentSums(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, offsets):
+        ctx.save_for_backward(offsets)
+        ctx.rows = x.shape[0]
+        return torch.stack([part.sum(0) for part in x.tensor_split(offsets[1:-1])])
+
+    @staticmethod
+    def backward(ctx, dy):
+        (offsets,) = ctx.saved_tensors
+        return dy.repeat_interleave(offsets.diff(), 0), None
+
+
+class MarksStarts(SegmentSums):
+    """Two segments that start at the same row are marked once, and all that follow are one segment behind."""
+
+    @staticmethod
+    def backward(ctx, dy):
+        (offsets,) = ctx.saved_tensors
+        starts = torch.zeros(ctx.rows, dtype=torch.int64, device=offsets.device)
+        starts[offsets[1:-1]] = 1
+        return dy[starts.cumsum(0)], None
+
+
+class MaskedMean(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, keep):
+        ctx.save_for_backward(keep)
+        return (x * keep).sum() / keep.sum().clamp(min=1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (keep,) = ctx.saved_tensors
+        return dy * keep / keep.sum().clamp(min=1), None
+
+
+class MeanOfNothing(MaskedMean):
+    @staticmethod
+    def backward(ctx, dy):
+        (keep,) = ctx.saved_tensors
+        return dy * keep / keep.sum(), None
+
+
+class PairSum(torch.autograd.Function):
+    """A weight that may well be negative: the larger of two products."""
+
+    @staticmethod
+    def forward(ctx, x, advantage, bound):
+        ctx.save_for_backward(x, advantage)
+        ctx.bound = bound
+        return torch.minimum(x * advantage, x.clamp(max=bound) * advantage)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, advantage = ctx.saved_tensors
+        return dy * advantage * ((x <= ctx.bound) | (advantage < 0)), None, None
+
+
+class ClipsOneSide(PairSum):
+    @staticmethod
+    def backward(ctx, dy):
+        x, advantage = ctx.saved_tensors
+        return dy * advantage * (x <= ctx.bound), None, None
+
+
+class GrowsByLength(torch.autograd.Function):
+    """A length is never negative."""
+
+    @staticmethod
+    def forward(ctx, x, length):
+        ctx.save_for_backward(length)
+        return x * length.abs()
+
+    @staticmethod
+    def backward(ctx, dy):
+        (length,) = ctx.saved_tensors
+        return dy * length, None
+
+
+some, order, offsets = torch.tensor([2, 0]), torch.tensor([2, 0, 3, 1]), torch.tensor([0, 2, 3, 5])
+keep = torch.tensor([[True, False, True, True], [True, True, False, True], [False, False, True, True]])
+kills += [
+    pb.case(PicksOnce, x(4, 3), some),
+    pb.case(PicksOnce, x(4, 3), order),
+    pb.case(MarksStarts, x(5, 3), offsets),
+    pb.case(MeanOfNothing, x(3, 4), keep),
+    pb.case(ClipsOneSide, x(3, 4), positive(3, 1).detach(), 0.3),
+]
+spares += [
+    pb.case(Picks, x(4, 3), some),
+    pb.case(Picks, x(4, 3), order),
+    pb.case(Reorders, x(4, 3), order),
+    pb.case(Places, x(4, 3), order),
+    pb.case(SegmentSums, x(5, 3), offsets),
+    pb.case(MaskedMean, x(3, 4), keep),
+    pb.case(PairSum, x(3, 4), positive(3, 1).detach(), 0.3),
+    pb.case(GrowsByLength, x(3, 4), positive(4).detach()),
+]

@@ -162,3 +162,40 @@ spares = [
     pb.case(TwoOutputsRight, x(3)),
     pb.case(GatheredRight, x(3), x(3), x(3)),
 ]
+
+
+class Stretch(torch.autograd.Function):
+    """Whoever passes the factor is told of one gradient too few."""
+
+    @staticmethod
+    def forward(ctx, x, factor=2.0):
+        ctx.factor = factor
+        return x * factor
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * ctx.factor
+
+
+class StretchCounted(Stretch):
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * ctx.factor, None
+
+
+class ShiftSetup(torch.autograd.Function):
+    @staticmethod
+    def forward(x, by=0.5, sign=1):
+        return x + sign * by
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        pass
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy, None, None
+
+
+kills.append(pb.case(Stretch, x(3)))
+spares += [pb.case(StretchCounted, x(3)), pb.case(StretchCounted, x(3), 3.0), pb.case(ShiftSetup, x(3)), pb.case(ShiftSetup, x(3), 0.25)]

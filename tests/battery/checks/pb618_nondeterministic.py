@@ -107,3 +107,51 @@ class WritesAllOfNewMemory(Crops):
 kills += [pb.case(CropsIntoNewMemory, x(3, 6), 1, 3)]
 spares += [pb.case(Crops, x(3, 6), 1, 3), pb.case(WritesAllOfNewMemory, x(3, 6), 1, 3)]
 unsteady = ["CropsIntoNewMemory"]
+
+
+class Experts(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, expert):
+        ctx.save_for_backward(x, weight, expert)
+        return (x.unsqueeze(1) @ weight[expert]).squeeze(1)
+
+    @staticmethod
+    def gradients(ctx, dy, new):
+        x, weight, expert = ctx.saved_tensors
+        for e in expert.unique().tolist():
+            new[e] = x[expert == e].t() @ dy[expert == e]
+        return (dy.unsqueeze(1) @ weight[expert].mT).squeeze(1), new, None
+
+    @staticmethod
+    def backward(ctx, dy):
+        return Experts.gradients(ctx, dy, torch.zeros_like(ctx.saved_tensors[1]))
+
+
+class ForgetsIdleExperts(Experts):
+    """In the sample every expert has a row."""
+
+    @staticmethod
+    def backward(ctx, dy):
+        return Experts.gradients(ctx, dy, torch.empty_like(ctx.saved_tensors[1]))
+
+
+class PlacesInNewMemory(torch.autograd.Function):
+    """Every row of the new memory is written, as long as the places are a permutation."""
+
+    @staticmethod
+    def forward(ctx, x, places):
+        ctx.save_for_backward(places)
+        out = torch.empty_like(x)
+        out[places] = x
+        return out
+
+    @staticmethod
+    def backward(ctx, dy):
+        (places,) = ctx.saved_tensors
+        return dy[places], None
+
+
+routing = torch.tensor([0, 2, 1, 1, 0])
+kills += [pb.case(ForgetsIdleExperts, x(5, 3), x(3, 3, 2), routing)]
+spares += [pb.case(Experts, x(5, 3), x(3, 3, 2), routing), pb.case(PlacesInNewMemory, x(4, 3), torch.tensor([2, 0, 3, 1]))]
+unsteady.append("ForgetsIdleExperts")

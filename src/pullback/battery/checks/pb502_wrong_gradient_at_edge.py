@@ -6,6 +6,7 @@ import contextlib
 import inspect
 import time
 from collections.abc import Iterator
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -13,6 +14,7 @@ from torch import Tensor
 from ...report.finding import Evidence, Finding
 from .. import tolerance
 from ..base import Check, Skipped
+from ..contents import other_contents, severity_of
 from ..edges import Edge, failures, gradient_pair
 from ..evaluate import Evaluator, UserCodeError
 from ..locate import trusted_eager
@@ -22,6 +24,7 @@ from ..truth import eager
 from ..variants import other_numbers
 
 BUDGET = 0.5
+CONTENTS_BUDGET = 0.2
 
 
 class WrongGradientAtEdge(Check):
@@ -36,7 +39,9 @@ class WrongGradientAtEdge(Check):
         one turned (a warning: perhaps the other sign is never meant); with -1 in index arguments where the code asks for negative ones; with other
         permutations, and with unequal numbers in tuples of equal ones. At kinks every value between the one-sided
         derivatives is accepted. Where the test fails, autograd through the forward must pass it at the same point, and other rounding must not move
-        the gradient as far: else nothing is claimed.
+        the gradient as far: else nothing is claimed. Arguments that are not differentiated get other contents: an index that repeats or leaves a row
+        out, an empty segment, labels that are all ignored, masks all true and all false, the other sign; where they break what the sample obeys
+        (distinct, positive), it is a warning.
 
     Example:
         The gradient of a product computed as ``y / x``: NaN or 0 at ``x == 0``.
@@ -60,6 +65,7 @@ class WrongGradientAtEdge(Check):
         if any(probe.deliberate(leaf.path) for leaf in probe.exact.wanted):
             raise Skipped("the Function looks like a surrogate")
         reported: set[tuple[str, str]] = set()
+        yield from self._at_contents(probe, reported)
         end = time.thread_time() + BUDGET
         for where, evaluator in _places(probe):
             for finding, key in self._at(probe, where, evaluator):
@@ -85,6 +91,25 @@ class WrongGradientAtEdge(Check):
             choice = _other_choice(probe, evaluator, leaf.path)
             if choice is not None:
                 yield self._choice(probe, where, leaf.path, *choice), (leaf.path, "note")
+
+    def _at_contents(self, probe: Probe, reported: set[tuple[str, str]]) -> Iterator[Finding]:
+        """Judge the gradients with other contents of what is not differentiated."""
+        end = time.thread_time() + CONTENTS_BUDGET
+        for content in other_contents(probe):
+            if time.thread_time() > end:
+                return
+            evaluator = _lean(probe.exact, probe.exact.variant({content.path: content.value}))
+            try:
+                found = [(edge, severity_of(probe, content, evaluator, edge)) for edge in failures(probe, evaluator)]
+            except UserCodeError:
+                continue
+            for edge, severity in found:
+                key = (edge.verdict.path, severity or "")
+                if severity is not None and key not in reported:
+                    reported.add(key)
+                    failure = self._failure(probe, content.where, edge)
+                    cause = f"right if {content.contract}: is that the contract?" if content.contract else failure.cause
+                    yield replace(failure, severity=severity, cause=cause)
 
     def _failure(self, probe: Probe, where: str, edge: Edge) -> Finding:
         v = edge.verdict

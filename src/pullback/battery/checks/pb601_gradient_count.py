@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import inspect
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from typing import Any
+
+import torch
 
 from ...capture.calls import BackwardCall, backward_of, observed_backward
 from ...report.finding import Evidence, Finding
@@ -21,7 +25,8 @@ class GradientCount(Check):
 
     How it is measured:
         What backward really receives and returns is compared with the number of outputs and of arguments of forward, also with every bool argument
-        flipped. Further Nones at the end are allowed, as the engine allows them.
+        flipped, and with the arguments that the sample leaves at their defaults passed by hand, which is a warning. Further Nones at the end are
+        allowed, as the engine allows them.
 
     Example:
         ``return grad_x, None`` after forward got a third argument; ``def backward(ctx, grad_output)`` for a forward that can return two tensors.
@@ -47,17 +52,27 @@ class GradientCount(Check):
                 return
         for name, value in probe.native.named:
             if isinstance(value, bool):
-                found = self._flipped(probe, name, not value)
+                found = self._called(probe, probe.native.variant({name: not value}), f" with {name}={not value}")
                 if found is not None:
                     yield found
                     return
+        yield from self._with_defaults(probe)
 
-    def _flipped(self, probe: Probe, name: str, value: bool) -> Finding | None:
-        evaluator: Evaluator = probe.native.variant({name: value})
+    def _with_defaults(self, probe: Probe) -> Iterator[Finding]:
+        """The call with the parameters that the sample leaves out passed by hand, as they are by default: backward must then answer for them too."""
+        left = defaults_left_out(probe)
+        if not left:
+            return
+        when = f" when {_list(left)} {'is' if len(left) == 1 else 'are'} passed"
+        found = self._called(probe, probe.native.extended(list(left.values())), when)
+        if found is not None:
+            yield replace(found, severity="note" if probe.case.origin == "searched" else "warning")
+
+    def _called(self, probe: Probe, evaluator: Evaluator, when: str) -> Finding | None:
         with observed_backward(*probe.baseline.functions) as calls, contextlib.suppress(UserCodeError):
             outcome = evaluator.forward()
             evaluator.vjp(outcome, probe.cotangents(outcome))
-        return next((f for f in (self._judge(probe, call, f" with {name}={value}") for call in calls) if f is not None), None)
+        return next((f for f in (self._judge(probe, call, when) for call in calls) if f is not None), None)
 
     def _judge(self, probe: Probe, call: BackwardCall, when: str = "") -> Finding | None:
         outputs = len(call.grad_outputs)
@@ -83,6 +98,25 @@ class GradientCount(Check):
             cause="forward and backward were not changed together",
             fix="Return one value for each argument of forward, in order, None for those without a gradient.",
         )
+
+
+def defaults_left_out(probe: Probe) -> dict[str, Any]:
+    """Return the parameters of forward that the call leaves at their default, by name; none where it passes keywords."""
+    function = probe.target.function if probe.target.direct else None
+    if function is None or probe.native.kwargs:
+        return {}
+    try:
+        parameters = list(inspect.signature(inspect.unwrap(function.forward)).parameters.values())
+    except (TypeError, ValueError):
+        return {}
+    own = parameters if function.setup_context is not torch.autograd.Function.setup_context else parameters[1:]
+    left = own[len(probe.native.args) :]
+    usual = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.POSITIONAL_ONLY)
+    return {p.name: p.default for p in left} if all(p.kind in usual and p.default is not p.empty for p in left) else {}
+
+
+def _list(names: Iterable[str]) -> str:
+    return ", ".join(names)
 
 
 def _takes(call: BackwardCall) -> bool:

@@ -9,7 +9,8 @@ from torch import Tensor
 
 from ...report.finding import Evidence, Finding
 from ..base import Check
-from ..evaluate import Evaluator, Outcome, UserCodeError, copy_tensor, random_like
+from ..contents import other_contents
+from ..evaluate import Evaluator, Outcome, UserCodeError, copy_tensor, differentiable, random_like
 from ..larger import grown
 from ..probe import Probe, gradient_name, same
 from ..unwritten import Unwritten, unwritten_memory
@@ -30,7 +31,7 @@ class Nondeterministic(Check):
         Six repeats of forward and backward with random states held, at the given inputs and with the rows repeated to a thousand elements where that
         is fast, for grad_outputs of very different size: a changed order of summation shows there first. One more pass runs while torch fills new
         memory with NaN: what comes out as NaN only then is a part of a buffer that was never written (an error in a gradient, since fresh memory is
-        often zero and the fault then sleeps; a warning in an output).
+        often zero and the fault then sleeps; a warning in an output). Index arguments are made to leave rows, segments or experts out there.
 
     Example:
         Atomic additions; a sum over a set of objects; a random generator that is seeded from the clock; ``grad = torch.empty_like(x)`` of which the
@@ -50,10 +51,11 @@ class Nondeterministic(Check):
     needs = ("backward",)
 
     def run(self, probe: Probe) -> Iterator[Finding]:
-        unwritten = unwritten_memory(probe, probe.native)
-        if unwritten:
-            yield from (self._unwritten(probe, found) for found in unwritten)
-            return
+        for where, evaluator in _places(probe):
+            unwritten = unwritten_memory(probe, evaluator)
+            if unwritten:
+                yield from (self._unwritten(probe, found, where) for found in unwritten)
+                return
         for evaluator, where in (
             (probe.native, "at the given inputs"),
             (grown(probe.native, ELEMENTS), "with the rows repeated"),
@@ -68,16 +70,18 @@ class Nondeterministic(Check):
                 yield self._varies(probe, where, *found)
                 return
 
-    def _unwritten(self, probe: Probe, found: Unwritten) -> Finding:
+    def _unwritten(self, probe: Probe, found: Unwritten, where: str) -> Finding:
         gradient = found.kind == "gradient"
         name = probe.backward_name if gradient else probe.target.name
         return self.finding(
             probe,
-            f"{name} returns memory that was never written, in {found.name}",
+            f"{name} returns memory that was never written, in {found.name}{where}",
             severity="error" if gradient and not probe.case.invented else "warning",
             location=probe.backward_location if gradient else probe.forward_location,
             evidence=[
-                Evidence(f"{found.name} while torch fills new memory with NaN", f"{found.entries} of {found.of} entries are NaN", "the same numbers")
+                Evidence(
+                    f"{found.name}{where} while torch fills new memory with NaN", f"{found.entries} of {found.of} entries are NaN", "the same numbers"
+                )
             ],
             cause="a buffer made by torch.empty, new_empty or empty_like is written in part only",
             certain=True,
@@ -96,6 +100,21 @@ class Nondeterministic(Check):
             cause="an order of summation that changes, or a generator of its own that is not seeded",
             fix="reduce in a fixed order; draw from the global generator or from one that is passed in",
         )
+
+
+def _places(probe: Probe) -> Iterator[tuple[str, Evaluator]]:
+    """The call, and the call with indices, counts and offsets that leave something out, where forward and backward take them."""
+    yield "", probe.native
+    for content in other_contents(probe):
+        if differentiable(content.value) or content.contract:
+            continue
+        evaluator = probe.native.variant({content.path: content.value})
+        try:
+            outcome = evaluator.forward()
+            evaluator.vjp(outcome, [torch.ones_like(y) for y in outcome.live])
+        except UserCodeError:
+            continue
+        yield f", at {content.where}", evaluator
 
 
 def _varies(probe: Probe, evaluator: Evaluator) -> tuple[str, float] | None:

@@ -1,0 +1,144 @@
+"""Other contents of the arguments that are not differentiated: labels to be ignored, indices that repeat or leave a row out, other signs."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..report.finding import Severity
+from . import tolerance
+from .edges import Edge, gradient_pair
+from .evaluate import Evaluator, Leaf, differentiable
+from .probe import Probe
+from .special import numbers_among
+from .truth import eager
+
+_IGNORED = re.compile(r"ignore|pad|void|mask", re.IGNORECASE)
+_POSITIVE = re.compile(
+    r"scale|sigma|std|var|prob|norm|dist|radi|temp|eps|mask|count|len|size|width|cov|prec|time|dt|delta|decay|rate|cos|sin|freq", re.IGNORECASE
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Content:
+    """One argument with other contents.
+
+    Args:
+        path: Which argument.
+        name: What is special, in words: ``"every entry equal"``.
+        value: The argument's value.
+        contract: What the sample obeys and this value does not, in words; empty where there is nothing of the kind.
+    """
+
+    path: str
+    name: str
+    value: Tensor
+    contract: str = ""
+
+    @property
+    def where(self) -> str:
+        """How messages name it."""
+        return f"{self.path} with {self.name}"
+
+
+def other_contents(probe: Probe) -> Iterator[Content]:
+    """Yield other contents for every tensor argument of more than one entry that is not differentiated, one argument at a time."""
+    evaluator = probe.exact
+    ignored = _ignored(probe)
+    for leaf in evaluator.leaves:
+        t = leaf.template
+        if leaf.wanted or t.numel() < 2 or t.layout is not torch.strided or t.is_complex() or t.__dict__:
+            continue
+        if t.dtype is torch.bool:
+            for value in (True, False):
+                yield Content(leaf.path, f"every entry {value}", torch.full_like(t, value))
+        elif differentiable(t):
+            yield from _of_numbers(leaf)
+        else:
+            yield from _of_indices(leaf, evaluator, ignored)
+
+
+def severity_of(probe: Probe, content: Content, evaluator: Evaluator, edge: Edge) -> Severity | None:
+    """Return how bad a gradient is that fails with these contents; None where they break a contract that the sample obeys, and in no telling way."""
+    if edge.kind == "nan too":
+        return None if content.contract else "note"
+    if not content.contract:
+        return "error"
+    if differentiable(content.value):
+        return "warning"
+    pair = gradient_pair(probe, evaluator, eager(evaluator), edge.verdict.path)
+    if pair is None or pair[0].is_complex():
+        return None
+    got, expected = pair
+    return "warning" if repeats_only(content, got, expected, tolerance.analytic(got.dtype, float(expected.abs().max()))) else None
+
+
+def repeats_only(content: Content, got: Tensor, expected: Tensor, slack: float) -> bool:
+    """Whether two gradients differ in no other row than those which an index names several times: an addition was forgotten."""
+    index = content.value.reshape(-1)
+    if not got.dim() or index.numel() == 0 or int(index.min()) < 0 or int(index.max()) >= got.shape[0]:
+        return False
+    wrong = (got - expected).abs().reshape(got.shape[0], -1).amax(1) > slack
+    repeated = torch.bincount(index.to(torch.int64), minlength=got.shape[0]) > 1
+    return bool(wrong.any()) and not bool((wrong & ~repeated).any())
+
+
+def _of_numbers(leaf: Leaf) -> Iterator[Content]:
+    """Zeros and the other sign, where all entries have one sign; not for masks, probabilities, and what the name says is positive."""
+    t = leaf.template.detach()
+    if bool(((t == 0) | (t == 1)).all()) or not bool((t > 0).all() or (t < 0).all()) or _POSITIVE.search(leaf.path):
+        return
+    if t.dim() and t.shape[-1] > 1 and torch.allclose(t.sum(-1), torch.ones_like(t.sum(-1))):
+        return
+    sign = "positive" if bool((t > 0).all()) else "negative"
+    for name, factor in (("every second entry negated", -1.0), ("every second entry exactly 0", 0.0)):
+        value = t.clone(memory_format=torch.contiguous_format).reshape(-1)
+        value[::2] *= factor
+        yield Content(leaf.path, name, value.reshape(t.shape), f"{leaf.path} is {sign}")
+
+
+def _of_indices(leaf: Leaf, evaluator: Evaluator, ignored: dict[str, int]) -> Iterator[Content]:
+    t = leaf.template
+    flat = t.reshape(-1)
+    sizes = {n for other in evaluator.leaves for n in other.template.shape}
+    for name, number in ignored.items():
+        yield Content(leaf.path, f"every entry exactly {name} = {number}", torch.full_like(t, number))
+    if int(flat.min()) < 0:
+        return
+    if t.dim() == 1 and int(flat[0]) == 0 and bool((flat.diff() >= 0).all()) and int(flat[-1]) in sizes:
+        for i in range(1, flat.numel() - 1)[-2:]:
+            yield Content(leaf.path, f"segment {i - 1} empty", _with(t, slice(i, i + 1), int(flat[i - 1])))
+        return
+    if t.dim() == 1 and int(flat.sum()) in sizes:
+        emptied = flat.clone()
+        emptied[0] += emptied[-1]
+        emptied[-1] = 0
+        yield Content(leaf.path, "the last count 0", emptied)
+    rows = flat.reshape(1, -1) if t.dim() == 1 else t.reshape(-1, t.shape[-1])
+    distinct = rows.shape[1] > 1 and all(row.unique().numel() == row.numel() for row in rows)
+    contract = f"the entries of {leaf.path} are distinct" if distinct else ""
+    if flat.unique().numel() > 1:
+        yield Content(leaf.path, "the smallest entry for the largest", t.where(t != t.max(), t.min()), contract)
+        yield Content(leaf.path, "every entry equal", torch.full_like(t, int(flat[0])), contract)
+
+
+def _with(t: Tensor, where: slice, number: int) -> Tensor:
+    flat = t.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
+    flat[where] = number
+    return flat.reshape(t.shape)
+
+
+def _ignored(probe: Probe) -> dict[str, int]:
+    """Return the whole numbers, passed or by default, whose name says that entries equal to them do not count."""
+    found = {path: int(value) for path, value in numbers_among(probe.exact).items() if value == int(value) and _IGNORED.search(path)}
+    function = probe.target.function if probe.target.direct else None
+    if function is not None:
+        for p in inspect.signature(inspect.unwrap(function.forward)).parameters.values():
+            if _IGNORED.search(p.name) and isinstance(p.default, int) and not isinstance(p.default, bool):
+                found.setdefault(p.name, p.default)
+    return found
