@@ -221,6 +221,26 @@ class Concat(torch.autograd.Function):
     def backward(ctx, dy):
         return (None, *dy.split(ctx.sizes, ctx.dim))
 """
+NUMBER_OR_TENSOR = """
+class Sum(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        is_tensor = isinstance(a, torch.Tensor)
+        ctx.is_tensor = is_tensor
+        if is_tensor:
+            ctx.save_for_backward(a, b)
+        else:
+            ctx.a = a
+            ctx.save_for_backward(b)
+        return a * b
+
+    @staticmethod
+    def backward(ctx, dy):
+        if not ctx.is_tensor:
+            return None, dy * ctx.a
+        a, b = ctx.saved_tensors
+        return dy * b, dy * a
+"""
 RIGHT = {name.lower(): text for name, text in list(globals().items()) if name.isupper() and isinstance(text, str)}
 
 

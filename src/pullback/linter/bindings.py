@@ -23,6 +23,8 @@ class Bindings(Calls):
         value = self.assigned(node.value)
         for target in node.targets:
             self.assign(target, value, node)
+            if isinstance(target, ast.Name):
+                self.named_tests[target.id] = node.value
 
     def do_annassign(self: Interpreter, node: ast.AnnAssign) -> None:  # type: ignore[misc]
         if node.value is not None:

@@ -9,6 +9,7 @@ import ast
 import functools
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import Literal
 
 from .bindings import Bindings
 from .events import Event, Record, Returned, Save, SavedRead, Use, Write
@@ -57,6 +58,7 @@ class Interpreter(Bindings):
         self.budget = 4000
         self.fresh = 0
         self.flag_sink: list[int | str] | None = None
+        self.named_tests: dict[str, ast.expr] = {}
 
     def run(self, node: ast.FunctionDef | ast.AsyncFunctionDef, arguments: Scope) -> None:
         """Read a method whose parameters have the given values."""
@@ -113,7 +115,7 @@ class Interpreter(Bindings):
 
     def _narrow(self, guard: Guard) -> None:
         """Use what `isinstance(x, Tensor)`, `x is None` and the like say about a name in their branch."""
-        name, kind, sure = told_by(guard.test)
+        name, kind, sure = self._told(guard)
         value = self.scope.get(name)
         if value is None or not (guard.positive or sure) or kind is None:
             return
@@ -123,6 +125,10 @@ class Interpreter(Bindings):
         else:
             self.scope[name] = replace(value, kind=kind if guard.positive else "other" if kind == "tensor" else value.kind)
 
+    def _told(self, guard: Guard) -> tuple[str, Literal["tensor", "other", "none"] | None, bool]:
+        test = guard.test
+        return told_by(self.named_tests.get(test.id, test) if isinstance(test, ast.Name) else test)
+
     def do_if(self, node: ast.If) -> bool | None:
         guard = self.guard(node.test)
         other = replace(guard, positive=not guard.positive)
@@ -131,7 +137,7 @@ class Interpreter(Bindings):
         else_scope, else_alive, else_saves, else_reads = self._branch(other, node.orelse, before)
         if alive and else_alive:
             self.scope = merge(scope, else_scope, guard, other)
-            name, kind, _ = told_by(guard.test)
+            name, kind, _ = self._told(guard)
             if kind and name in before and scope.get(name, NONE).refs <= before[name].refs and else_scope.get(name, NONE).refs <= before[name].refs:
                 self.scope[name] = before[name]
             self.saves, self.saved_reads = union(saves, else_saves), union(reads, else_reads)
