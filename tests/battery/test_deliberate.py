@@ -125,3 +125,23 @@ def test_a_gradient_handed_past_a_constant_that_is_returned_is_deliberate():
     latent = torch.linspace(-1, 1, 7, dtype=torch.float64, requires_grad=True)
     report = pb.check(Snapped, (latent, torch.round(3 * latent.detach())), select=["PB501", "PB512"])
     assert {f.code for f in report.findings} == {"PB512"}
+
+
+class Injected(torch.autograd.Function):
+    """A loss of one whose gradient was computed elsewhere."""
+
+    @staticmethod
+    def forward(ctx, latent, gradient):
+        ctx.save_for_backward(gradient)
+        return latent.new_ones(1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (gradient,) = ctx.saved_tensors
+        return gradient * dy, None
+
+
+def test_a_gradient_injected_past_a_constant_loss_is_deliberate():
+    latent = torch.linspace(-1, 1, 7, dtype=torch.float64, requires_grad=True)
+    report = pb.check(Injected, (latent, torch.linspace(2, 3, 7, dtype=torch.float64)), select=["PB501", "PB503", "PB512"])
+    assert {f.code for f in report.findings} == {"PB512"}

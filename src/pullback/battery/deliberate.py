@@ -52,13 +52,33 @@ def deliberate_inputs(evaluator: Evaluator, wrong: Sequence[InputVerdict], seed:
             found[verdict.path] = (
                 f"forward jumps as {verdict.path} moves (a rounding, sign or comparison); backward is not the derivative between jumps"
             )
+    constant = not any(verdict.moves for verdict in wrong) and len(found) < len(wrong) and _constant(evaluator, seed)
     stepped = any("piecewise" in reason or "jumps" in reason for reason in found.values())
     for verdict in wrong:
         if stepped:
             found.setdefault(verdict.path, "forward jumps in another input: the Function is a surrogate")
+        elif constant and not verdict.none:
+            found.setdefault(verdict.path, "forward returns the same whatever its inputs are: the gradient is injected")
         elif returned and not verdict.moves:
             found.setdefault(verdict.path, "forward returns another input unchanged and ignores this one: its gradient is injected")
     return found
+
+
+def _constant(evaluator: Evaluator, seed: int) -> bool:
+    """Whether no output changes by a bit when all floating arguments are moved far, or are zero."""
+    generator = torch.Generator().manual_seed(seed + 0xC0257)
+    leaves = [leaf for leaf in evaluator.leaves if differentiable(leaf.template)]
+    moves = [0.0, *(sign * factor for factor in LARGE_MOVES for sign in (1, -1))]
+
+    def moved(leaf: Leaf, factor: float) -> Tensor:
+        step = spread(leaf.template.shape, leaf.template.is_complex(), generator).to(leaf.template.dtype)
+        return leaf.template + factor * numeric.scale_of(leaf.template) * step if factor else torch.zeros_like(leaf.template)
+
+    try:
+        here = evaluator.values()
+        return not any(_differ(here, evaluator.values({leaf.path: moved(leaf, factor) for leaf in leaves})) for factor in moves)
+    except UserCodeError:
+        return False
 
 
 def jump_of(evaluator: Evaluator, path: str, template: Tensor, seed: int) -> bool:
