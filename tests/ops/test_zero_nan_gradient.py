@@ -43,5 +43,5 @@ def test_check_thorough(passes_check):
 def test_refuses():
     with pytest.raises(TypeError, match="zero_nan_gradient: x must be a floating tensor"):
         zero_nan_gradient(torch.ones(2, dtype=torch.int64))
-    with pytest.raises(TypeError, match="zero_nan_gradient: infinite must be a bool, got int 1"):
+    with pytest.raises(TypeError, match="zero_nan_gradient: infinite must be True or False, got int 1"):
         zero_nan_gradient(torch.ones(2), 1)

@@ -161,7 +161,8 @@ def broadcasts(op: str, **tensors: Any) -> None:
     """
     together(op, **tensors)
     shapes = {name: value.shape for name, value in tensors.items() if isinstance(value, Tensor)}
-    if len(set(shapes.values())) == 1:
+    first = next(iter(shapes.values()))
+    if all(shape == first for shape in shapes.values()):  # a set of shapes would tie compiled code to their sizes
         return
     try:
         torch.broadcast_shapes(*shapes.values())

@@ -22,6 +22,9 @@ def chunks(rows: int, classes: int, device: str) -> Iterator[slice]:
     """Yield slices of rows; a compiler unrolls them, and gets at most a few."""
     step = max(CHUNK.get(device, GPU_CHUNK) // max(1, classes), LEAST.get(device, GPU_LEAST))
     if torch.compiler.is_compiling():
+        if rows <= step:
+            yield slice(None)  # without a bound, which would tie compiled code to this number of rows
+            return
         step = max(step, -(-rows // COMPILED))
     for start in range(0, max(rows, 1), step):
         yield slice(start, min(start + step, rows))
