@@ -1,12 +1,20 @@
 """Where a gradient is wrong, as the page draws it: every wrong element, or a grid where there are too many to list."""
 
+import importlib.util
 import json
+import sys
+from pathlib import Path
 
 import pytest
 import torch
 
+from pullback.battery.check import run_case
 from pullback.battery.locate import compare
 from pullback.battery.picture import GRID, LISTED
+from pullback.battery.probe import Settings
+
+CHECKS = Path(__file__).parent / "checks"
+PICTURED = ("501", "502", "504", "505", "508", "511", "604", "605", "606", "607", "610", "614", "616", "621", "625", "701", "702")
 
 
 def picture(got, expected):
@@ -43,3 +51,23 @@ def test_many_elements_become_a_grid_of_shares(shape):
     assert grid["columns"] <= GRID[1]
     assert len(grid["share"]) == grid["rows"] * grid["columns"]
     assert grid["share"][0] == 0 < grid["share"][-1] <= 1
+
+
+def kills(code):
+    (path,) = CHECKS.glob(f"pb{code}_*.py")
+    name = f"pictured_{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    module = sys.modules[name] = importlib.util.module_from_spec(spec)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(1)
+        spec.loader.exec_module(module)
+    return module.kills
+
+
+@pytest.mark.parametrize("code", PICTURED)
+def test_every_check_that_compares_entries_pictures_them(code):
+    settings = Settings(select=frozenset({f"PB{code}"}))
+    found = (f for case in kills(code) for f in run_case(case, settings).findings if "gradient" in f.attachments)
+    drawn = next(found).attachments["gradient"]
+    assert 0 < drawn["wrong"] <= torch.Size(drawn["shape"]).numel()
+    assert drawn["name"].startswith(("grad", "output"))

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from torch import Tensor
 
+from ..report.finding import JSON
 from . import tolerance
 from .evaluate import Evaluator, UserCodeError, copy_tensor, random_like
 from .growth import Growth
 from .locate import trusted_eager
-from .probe import Probe
+from .picture import differences, picture
+from .probe import Probe, gradient_name
 from .single import OperatorCount
 from .sizes import Resizer, Symbol, symbols
 from .special import peaked
@@ -39,6 +41,8 @@ class Loss:
         error: Norm of the error over the norm of the right gradient; infinite where it is not finite.
         eager: The same for autograd of the forward in that dtype.
         magnitude: Norm of the right gradient.
+        apart: How far each entry is off.
+        fine: How far an entry of autograd's gradient is off, or rounding.
     """
 
     path: str
@@ -46,6 +50,14 @@ class Loss:
     error: float
     eager: float
     magnitude: float
+    apart: Tensor | None = field(default=None, repr=False, compare=False)
+    fine: float = 0.0
+
+    def picture(self, factor: float) -> dict[str, JSON]:
+        """Return the attachment that shows which entries are off by more than a factor times what autograd's are, if any single one is."""
+        if self.apart is None or not bool((self.apart > factor * self.fine).any()):
+            return {}
+        return picture(gradient_name(self.path), self.apart, factor * self.fine)
 
     @property
     def ratio(self) -> float:
@@ -148,7 +160,11 @@ def losses(probe: Probe, place: Evaluator, dtype: torch.dtype, draw: Draw) -> li
         if w is not None and not _distance(w, t) <= SAME * magnitude:
             continue
         if magnitude > 0 and magnitude < float("inf"):
-            found.append(Loss(leaf.path, dtype, _distance(a, t) / magnitude, _distance(b, t) / magnitude, magnitude))
+            error, plain_error = _distance(a, t) / magnitude, _distance(b, t) / magnitude
+            rounding = tolerance.eps(dtype) * float(_wide(t).abs().max())
+            apart = differences(a, t) if a.shape == t.shape else None
+            fine = max(rounding, float(differences(b, t).max()) if b.shape == t.shape else 0.0)
+            found.append(Loss(leaf.path, dtype, error, plain_error, magnitude, apart, fine))
     return found
 
 

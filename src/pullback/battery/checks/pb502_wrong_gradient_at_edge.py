@@ -17,11 +17,12 @@ from ..base import Check, Skipped
 from ..contents import other_contents, severity_of
 from ..edges import Edge, failures, gradient_pair
 from ..evaluate import Evaluator, UserCodeError
-from ..locate import trusted_eager
+from ..locate import locate_at, trusted_eager
 from ..probe import Probe, gradient_name
 from ..special import TURNED, index_points, points_beside, special_points
 from ..truth import eager
 from ..variants import other_numbers
+from ..words import told_apart
 
 BUDGET = 0.5
 CONTENTS_BUDGET = 0.2
@@ -84,7 +85,7 @@ class WrongGradientAtEdge(Check):
             return
         for edge in edges:
             kind = "note" if edge.kind == "nan too" else "error"
-            yield self._failure(probe, where, edge), (edge.verdict.path, kind)
+            yield self._failure(probe, where, evaluator, edge), (edge.verdict.path, kind)
         if edges or probe.repeats.forward_draws:
             return
         for leaf in evaluator.wanted:
@@ -107,32 +108,31 @@ class WrongGradientAtEdge(Check):
                 key = (edge.verdict.path, severity or "")
                 if severity is not None and key not in reported:
                     reported.add(key)
-                    failure = self._failure(probe, content.where, edge)
+                    failure = self._failure(probe, content.where, evaluator, edge)
                     cause = f"right if {content.contract}: is that the contract?" if content.contract else failure.cause
                     yield replace(failure, severity=severity, cause=cause)
 
-    def _failure(self, probe: Probe, where: str, edge: Edge) -> Finding:
+    def _failure(self, probe: Probe, where: str, evaluator: Evaluator, edge: Edge) -> Finding:
         v = edge.verdict
         name = probe.backward_name
         if edge.kind == "nan too":
             return self.finding(
                 probe,
-                f"{name} returns NaN for {v.path} at {where}",
+                f"{name} returns NaN for {v.path}, at {where}",
                 severity="note",
                 evidence=[Evidence(f"{gradient_name(v.path)} at {where}", got="nan", expected="a number; autograd of the forward gives NaN as well")],
                 fix="If such values occur, treat them by themselves (torch.where on the input, not on the result).",
                 path=v.path,
             )
-        shown = f"{v.low:.6g}" if v.low == v.high else f"{v.low:.6g} … {v.high:.6g}"
-        evidence = Evidence(
-            f"at {where}, along a random direction of {v.path}", f"{v.got:.6g}", shown, v.error, v.tolerance, tolerance.WHY_DIFFERENCE
-        )
+        spot = locate_at(probe, v.path, evaluator)
+        evidence = [*([] if spot is None else [spot.evidence]), v.evidence(f"at {where}, along a random direction of {v.path}")]
         what = "returns NaN" if edge.kind == "nan" else "returns a wrong gradient"
         return self.finding(
             probe,
-            f"{name} {what} for {v.path} at {where}",
+            f"{name} {what} for {v.path}, at {where}",
             severity="warning" if TURNED in where else "error",
-            evidence=[evidence],
+            evidence=evidence,
+            attachments=None if spot is None else spot.attachments,
             cause="the formula does not hold at this value (a division by it, a comparison that leaves it out, a branch); at the sample it does",
             fix=f"Compute {gradient_name(v.path)} at this value as the limit that forward has there.",
             path=v.path,
@@ -140,6 +140,7 @@ class WrongGradientAtEdge(Check):
 
     def _choice(self, probe: Probe, where: str, path: str, got: Tensor, expected: Tensor) -> Finding:
         at = int((got - expected).abs().argmax())
+        shown = told_apart(got.flatten()[at].item(), expected.flatten()[at].item())
         return self.finding(
             probe,
             f"{probe.backward_name} takes another value than autograd for {path} at a kink, {where}",
@@ -147,8 +148,8 @@ class WrongGradientAtEdge(Check):
             evidence=[
                 Evidence(
                     f"{gradient_name(path)}, an entry at the kink",
-                    f"{got.flatten()[at].item():.6g}",
-                    f"{expected.flatten()[at].item():.6g} by autograd of the forward; both lie between the one-sided derivatives",
+                    shown[0],
+                    f"{shown[1]} by autograd of the forward; both lie between the one-sided derivatives",
                 )
             ],
             fix="Nothing, if it is meant; else include or exclude the bound as the forward's operators do.",

@@ -93,6 +93,7 @@ class ImpreciseBackward(Check):
             cause="a sum, or a difference of nearly equal numbers, is taken in low precision",
             fix="Work in float32 inside backward (.float()), and round once, at the end.",
             path=loss.path,
+            attachments=loss.picture(SERIOUS),
         )
 
 

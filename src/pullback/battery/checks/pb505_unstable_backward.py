@@ -86,6 +86,7 @@ class UnstableBackward(Check):
             cause="an intermediate of backward overflows, or is a difference of nearly equal numbers, at this magnitude",
             fix="Use the stable form of the formula: torch.sigmoid, logsumexp, log1p, expm1, or subtract the maximum first.",
             path=loss.path,
+            attachments=loss.picture(1.0),
         )
 
 

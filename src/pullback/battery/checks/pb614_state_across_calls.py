@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from ...capture.calls import observed_backward
 from ...capture.saved import reachable
-from ...report.finding import Evidence, Finding
+from ...report.finding import JSON, Evidence, Finding
 from .. import tolerance
 from ..base import Check
 from ..evaluate import Arguments, Evaluator, Outcome, UserCodeError, copy_tensor, differentiable
+from ..picture import differences, picture
 from ..probe import Probe, gradient_name, same
 from ..state import pristine
 
@@ -90,7 +91,8 @@ class StateAcrossCalls(Check):
                         return self._mixed(probe, how, order, f"the backward of call {i + 1} raised", error.short, "as alone")
                     gap = _gap(evaluator, got.gradients, alone[i].copies)
                     if gap is not None:
-                        return self._mixed(probe, how, order, f"{gap[0]} of call {i + 1}", gap[1], gap[2])
+                        mixed = self._mixed(probe, how, order, f"{gap[0]} of call {i + 1}", gap[1], gap[2])
+                        return replace(mixed, attachments={**mixed.attachments, **_picture(evaluator, gap[0], got.gradients, alone[i].copies)})
         return None
 
     def _forward(self, probe: Probe, evaluator: Evaluator) -> Outcome:
@@ -298,6 +300,13 @@ def _gap(evaluator: Evaluator, got: list[Tensor | None], expected: list[Tensor |
         if float(error.flatten()[at]) > tolerance.linear(a.dtype, float(torch.nan_to_num(b.abs()).max()), a.numel()):
             return name, f"{a.flatten()[at].item():.6g}", f"{b.flatten()[at].item():.6g}"
     return None
+
+
+def _picture(evaluator: Evaluator, name: str, got: list[Tensor | None], expected: list[Tensor | None]) -> dict[str, JSON]:
+    a, b = next((a, b) for leaf, a, b in zip(evaluator.wanted, got, expected, strict=True) if gradient_name(leaf.path) == name)
+    if a is None or b is None or a.shape != b.shape or a.dtype != b.dtype:
+        return {}
+    return picture(name, differences(a, b), tolerance.linear(a.dtype, float(torch.nan_to_num(b.abs()).max()), a.numel()))
 
 
 def _output_gap(got: _Call, expected: _Call) -> tuple[str, str, str] | None:

@@ -17,8 +17,10 @@ from .. import tolerance
 from ..base import Check, Skipped
 from ..evaluate import BACKWARD_SEED, Evaluator, UserCodeError, copy_tensor
 from ..keeping import owner
+from ..picture import differences, picture
 from ..probe import Probe, gradient_name, same
 from ..randomness import draws_outside_torch
+from ..words import told_apart
 
 _READ_TWICE = "already unpacked once"
 _LOST = "the attribute {} of a saved tensor is read; what hooks hand back has the same values and no attributes"
@@ -118,6 +120,7 @@ class CheckpointMismatch(Check):
                 if attributes
                 else "let backward use only the values in ctx.saved_tensors and what forward put on ctx",
                 path=leaf.path,
+                attachments={} if a is None or b is None or a.shape != b.shape else picture(gradient_name(leaf.path), differences(a, b), allowed),
             )
         return None
 
@@ -130,7 +133,7 @@ def _compared(a: Tensor | None, b: Tensor | None) -> tuple[str, str, float, floa
         return "", "", 0.0, 0.0
     gap = torch.nan_to_num((a - b).detach().abs(), nan=torch.inf).flatten()
     at = int(gap.argmax())
-    shown = [f"{t.detach().flatten()[at].item():.6g}" for t in (a, b)]
+    shown = told_apart(*(t.detach().flatten()[at].item() for t in (a, b)))
     return shown[0], f"{shown[1]}, as without", float(gap[at]), tolerance.linear(a.dtype, float(b.detach().abs().max()), a.numel())
 
 

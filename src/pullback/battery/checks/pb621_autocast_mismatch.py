@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from ...capture.calls import Function
-from ...report.finding import Evidence, Finding
+from ...report.finding import JSON, Evidence, Finding
 from .. import numeric
 from ..base import Check, Skipped
 from ..evaluate import Evaluator, Outcome, UserCodeError, copy_tensor
 from ..keeping import owner
+from ..picture import differences, picture
 from ..probe import Probe, gradient_name
 from ..truth import eager
 
@@ -113,6 +114,7 @@ class AutocastMismatch(Check):
                 cause="what forward saves under autocast is not what backward, outside of it, takes it for",
                 fix="@torch.amp.custom_fwd(device_type=...) and @torch.amp.custom_bwd(device_type=...), or cast explicitly",
                 path=leaf.path,
+                attachments=_picture(leaf.path, a, b, max(floor, FACTOR * stick)),
             )
 
 
@@ -134,6 +136,14 @@ def _eager_distance(evaluator: Evaluator, cotangents: list[Tensor], index: int, 
     except (UserCodeError, ValueError):
         return None
     return None if right is None or low is None else _distance(low, right)
+
+
+def _picture(path: str, got: Tensor | None, expected: Tensor | None, allowed: float) -> dict[str, JSON]:
+    if got is None or expected is None or got.shape != expected.shape:
+        return {}
+    apart = differences(got, expected)
+    limit = allowed * float(expected.abs().max())
+    return picture(gradient_name(path), apart, limit) if bool((apart > limit).any()) else {}
 
 
 def _name(dtype: torch.dtype) -> str:

@@ -5,15 +5,17 @@ from __future__ import annotations
 import contextlib
 import itertools
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...report.clean import clean
-from ...report.finding import Evidence, Finding
+from ...report.finding import Finding
 from .. import tolerance
 from ..base import Check, Skipped, Unsupported
+from ..compare import Gap, beyond, unlike
 from ..functional import Functional, functional, held
 from ..keeping import owner
 from ..probe import Probe, gradient_name
@@ -82,15 +84,15 @@ class VmapMismatch(Check):
         if not tried and refusal:
             raise Unsupported(refusal)
 
-    def _wrong(self, probe: Probe, what: str, how: str, found: tuple[str, float, float]) -> Finding:
-        name, error, allowed = found
+    def _wrong(self, probe: Probe, what: str, how: str, found: Gap) -> Finding:
         return self.finding(
             probe,
             f"torch.vmap of {owner(probe)} gives other {what.removeprefix('the ')} than a loop over the samples",
             location=probe.forward_location if what == "the outputs" else probe.backward_location,
-            evidence=[Evidence(f"{BATCH} samples, {how}: {name}", error=error, tolerance=allowed, why_tolerance=tolerance.WHY_LINEAR)],
+            evidence=[replace(found.evidence(f"{BATCH} samples, {how}: {found.path}"), why_tolerance=tolerance.WHY_LINEAR)],
             cause="the batching rule treats samples as one input, or moves a dimension wrongly",
             fix="generate_vmap_rule = True where forward and backward are plain torch code; in vmap, move each input by its own in_dims entry",
+            attachments=found.picture(found.path),
         )
 
 
@@ -162,15 +164,16 @@ def _loop(call: Callable[..., Any], dims: tuple[Any, ...], batched: list[Tensor]
     return [torch.stack([row[k] for row in rows]) for k in range(len(rows[0]))]
 
 
-def _gap(op: Functional, what: str, got: tuple[Tensor, ...], expected: list[Tensor]) -> tuple[str, float, float] | None:
+def _gap(op: Functional, what: str, got: tuple[Tensor, ...], expected: list[Tensor]) -> Gap | None:
     for i, (a, b) in enumerate(zip(got, expected, strict=True)):
-        name = "the output" if what == "the outputs" else gradient_name(op.paths[i]) if what != SECOND else f"second derivative by {op.paths[i]}"
+        name = "output" if what == "the outputs" else gradient_name(op.paths[i]) if what != SECOND else f"second derivative by {op.paths[i]}"
         if a.shape != b.shape:
-            return f"{name} has shape {list(a.shape)} instead of {list(b.shape)} and so", float("inf"), 0.0
+            return unlike(name, a, b)
         if not a.numel():
             continue
         allowed = tolerance.linear(b.dtype, float(torch.nan_to_num(b.abs()).max()), b[0].numel())
-        error = float(torch.nan_to_num(a - b, nan=0.0).abs().max())
-        if error > allowed:
-            return name, error, allowed
+        apart = torch.nan_to_num(a.detach() - b.detach(), nan=0.0).abs()
+        found = beyond(name, a.detach(), b.detach(), apart, allowed)
+        if found is not None:
+            return found
     return None
