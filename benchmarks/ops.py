@@ -1,6 +1,7 @@
 """Every op of pullback.ops against torch's own, torch.compile, the naive composite and a hand-written Function: time, kept bytes and peak memory.
 
-``python benchmarks/ops.py [NAME ...] [--sizes 1e4,1e6,1e7] [--large] [--threads 1] [--rounds 15] [--kernels 0|1] [--no-compile] [--json FILE]``
+``python benchmarks/ops.py [NAME ...] [--sizes 1e4,1e6,1e7] [--large] [--threads 1] [--rounds 15] [--seconds 3] [--kernels 0|1]
+[--no-compile] [--json FILE]``
 
 One process measures with the allocator as it is, another with `pb.ops.tune_allocator()`. In each, all contenders of an op and a copy take turns, the
 order reversed every round, on inputs of random sign; a figure is the median of the round's ratios. *ours* is forward and backward in milliseconds;
@@ -14,6 +15,7 @@ from __future__ import annotations
 import argparse
 import gc
 import json
+import math
 import statistics
 import subprocess
 import sys
@@ -34,6 +36,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "examples" / "tutor
 import as_published as tutorial
 
 ops = pb.ops
+FEWEST = 5
+"""Rounds that are always made."""
 Call = Callable[..., Any]
 
 
@@ -197,7 +201,7 @@ def timed(step: Callable[[], object], calls: int) -> float:
     return (time.perf_counter() - start) / calls
 
 
-def measure(name: str, size: int, tuned: bool, rounds: int, compile: bool) -> Row:
+def measure(name: str, size: int, tuned: bool, rounds: int, compile: bool, seconds: float = math.inf) -> Row:
     torch.manual_seed(0)
     torch._dynamo.reset()  # else it stops compiling after eight sizes of one function
     entry = ENTRIES[name]
@@ -216,7 +220,10 @@ def measure(name: str, size: int, tuned: bool, rounds: int, compile: bool) -> Ro
     gc.collect()
     gc.disable()
     try:
+        start = time.perf_counter()
         for i in range(rounds):
+            if i >= FEWEST and time.perf_counter() - start > seconds:
+                break
             for n in list(steps) if i % 2 else reversed(steps):
                 times[n].append(timed(steps[n], calls))
     finally:
@@ -269,7 +276,7 @@ def child(options: argparse.Namespace) -> None:
     found = []
     for name in options.names:
         for size in options.sizes:
-            found.append(measure(name, size, options.tuned, options.rounds, options.compile))
+            found.append(measure(name, size, options.tuned, options.rounds, options.compile, options.seconds))
             print(line(found[-1]), file=sys.stderr, flush=True)
     if not options.tuned:
         for row in found:
@@ -299,6 +306,7 @@ def main() -> int:
     parser.add_argument("--large", action="store_true")
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--rounds", type=int, default=15)
+    parser.add_argument("--seconds", type=float, default=3.0, help=f"start no further round of an op and size after so many, once {FEWEST} are made")
     parser.add_argument("--kernels", type=int, default=1)
     parser.add_argument("--no-compile", dest="compile", action="store_false")
     parser.add_argument("--json", type=Path)
