@@ -20,6 +20,10 @@ Vector = Callable[[Mapping[str, Tensor] | None], Tensor]
 _STENCIL = (-2, -1, 1, 2)
 
 
+LEAST_EIGENVALUE = 0.1
+_WITH_EIGENVALUES = (torch.float32, torch.float64, torch.complex64, torch.complex128)
+
+
 def flat(tensors: Sequence[Tensor]) -> Tensor:
     """Return all entries of `tensors` as one float64 vector on the CPU, complex ones as pairs; it may share memory with a single tensor."""
     parts = [(torch.view_as_real(t.resolve_conj()) if t.is_complex() else t).reshape(-1).to("cpu", torch.float64) for t in tensors]
@@ -187,3 +191,19 @@ def central4(f: Mapping[int, Tensor], step: float) -> Tensor:
 def _largest(values: Tensor) -> float:
     finite = values[torch.isfinite(values)]
     return float(finite.abs().max()) if finite.numel() else 0.0
+
+
+def is_definite(x: Tensor) -> bool:
+    """Return whether a tensor holds symmetric positive definite matrices of more than one row, which nobody draws by chance."""
+    if x.dim() < 2 or x.shape[-1] < 2 or x.shape[-1] != x.shape[-2] or x.layout is not torch.strided or x.dtype not in _WITH_EIGENVALUES:
+        return False
+    matrix = x.detach()
+    return bool(torch.allclose(matrix, matrix.mH)) and bool((torch.linalg.cholesky_ex(matrix).info == 0).all())
+
+
+def made_definite(x: Tensor) -> Tensor:
+    """Return the symmetric part of matrices, their eigenvalues lifted where they would not be positive."""
+    matrix = (x.detach() + x.detach().mH) / 2
+    least = torch.linalg.eigvalsh(matrix)[..., :1, None]
+    wanted = LEAST_EIGENVALUE * max(scale_of(matrix), LEAST_EIGENVALUE)
+    return matrix + (wanted - least).clamp(min=0) * torch.eye(matrix.shape[-1], dtype=matrix.dtype, device=matrix.device)

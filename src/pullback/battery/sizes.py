@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from .. import trees
+from . import numeric
 from .evaluate import Evaluator, Leaf, differentiable
 
 MAX_ELEMENTS = 2**18
@@ -132,7 +133,7 @@ def refill(template: Tensor, shape: Sequence[int], old: int, new: int, generator
     """Return contents for a new shape that keep the character of `template`.
 
     Entries are drawn from the original ones, floating ones with 5 % of jitter (sign, range, masks of 0 and 1 and whole numbers are kept);
-    permutations stay permutations, sorted vectors sorted, offsets monotone, indices below the new size.
+    permutations stay permutations, sorted vectors sorted, offsets monotone, positive definite matrices so, indices below the new size.
 
     Args:
         template: The original tensor.
@@ -156,7 +157,8 @@ def refill(template: Tensor, shape: Sequence[int], old: int, new: int, generator
         drawn = _indices(drawn, flat, old, new, generator)
     if template.dim() == 1 and flat.numel() > 2 and not template.is_complex() and template.dtype is not torch.bool and bool((flat.diff() > 0).all()):
         drawn = drawn.sort().values
-    return _laid_out(drawn.reshape(tuple(shape)), template)
+    made = drawn.reshape(tuple(shape))
+    return _laid_out(numeric.made_definite(made) if len(shape) > 1 and shape[-1] == shape[-2] and numeric.is_definite(template) else made, template)
 
 
 def _jittered(drawn: Tensor, flat: Tensor, generator: torch.Generator) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -52,8 +52,15 @@ def numbers_among(evaluator: Evaluator) -> dict[str, float]:
 def special_points(evaluator: Evaluator) -> Iterator[Point]:
     """Yield special values for every differentiated input of more than no elements, one input at a time.
 
-    Only part of the entries is replaced, so that special and ordinary entries meet; ordinary entries keep the values of the sample.
+    Only part of the entries is replaced, so that special and ordinary entries meet; ordinary entries keep the values of the sample. A positive
+    definite matrix stays one.
     """
+    definite = {leaf.path for leaf in evaluator.wanted if numeric.is_definite(leaf.template)}
+    for point in _points(evaluator):
+        yield replace(point, value=numeric.made_definite(point.value)) if point.path in definite else point
+
+
+def _points(evaluator: Evaluator) -> Iterator[Point]:
     numbers = numbers_among(evaluator)
     for leaf in evaluator.wanted:
         x = leaf.template

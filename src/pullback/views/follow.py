@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..capture.authored import attributes, is_generated, written
+from ..capture.authored import Written, attributes, is_generated, written
 from ..capture.calls import (
     Function,
     backward_of,
@@ -30,7 +30,7 @@ from ..report.finding import Location
 from ..trees import leaves
 from . import measures
 from .graph import name_of
-from .steps import VALUE_LIMIT, Stats, Step, arrival_mark, described, kind_of, mark_of, stats_of
+from .steps import VALUE_LIMIT, Stats, Step, arrival_mark, described, kind_of, mark_of, stats_of, told
 
 NEXT_LIMIT = 4
 
@@ -40,6 +40,8 @@ class Follower:
 
     def __init__(self) -> None:
         self.steps: list[Step] = []
+        self._told: set[str] = set()
+        self._names: dict[type[Function], tuple[str, ...]] = {}
         self._begun = time.perf_counter()
         self._calls = itertools.count(1)
         self._waiting: list[tuple[type[Function], int, Any, tuple[Any, ...]]] = []
@@ -62,8 +64,14 @@ class Follower:
 
     def step(self, phase: str, function: type[Function], call: int, what: str, **fields: Any) -> None:
         """Add a step."""
-        name = clean(written(function).name, limit=80)
+        name = clean(_written(function).name, limit=80)
         self.steps.append(Step(len(self.steps) + 1, phase, name, call, what, at=time.perf_counter() - self._begun, **fields))
+        self._told |= told(self.steps[-1:])
+
+    def _forward_names(self, function: type[Function]) -> tuple[str, ...]:
+        if function not in self._names:
+            self._names[function] = forward_names(function)
+        return self._names[function]
 
     def _inside(self, function: type[Function], ctx: Any) -> bool:
         """Whether a method is a part of one that already runs: of the class it inherits from, or of the same op."""
@@ -128,7 +136,7 @@ class Follower:
         return observe
 
     def _arguments(self, function: type[Function], call: int, given: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        names = positional_names(forward_names(function), len(given))
+        names = positional_names(self._forward_names(function), len(given))
         for name, value in (*zip(names, given, strict=True), *kwargs.items()):
             self.step("apply", function, call, "argument", name=clean(name), **described(value))
 
@@ -161,7 +169,8 @@ class Follower:
                 self.step("apply", function, call, "saves", name=clean(name), text=clean(repr(value), limit=VALUE_LIMIT))
 
     def _attaches(self, function: type[Function], call: int, ctx: Any, given: tuple[Any, ...]) -> None:
-        names = positional_names(forward_names(function), len(given))
+        named = zip(positional_names(self._forward_names(function), len(given)), given, strict=False)
+        names = [name for name, value in named if isinstance(value, Tensor)]  # a node has edges for tensors only
         sources = list(ctx.next_functions)
         if not any(source is not None for source, _ in sources):
             wanting = any(isinstance(value, Tensor) and value.requires_grad for value in given)
@@ -184,7 +193,7 @@ class Follower:
             call = self._of_node[id(ctx)][0] if id(ctx) in self._of_node else 0
             self._current = self._last_backward = ("backward", function, call)
             received = [described(grad) for grad in grads]
-            arrived = arrival_mark([about["stats"] for about in received if about["stats"]], self.steps)
+            arrived = arrival_mark([about["stats"] for about in received if about["stats"]], self._told)
             for i, about in enumerate(received):
                 name = "grad_output" if len(grads) == 1 else f"grad_output[{i}]"
                 mark = arrived if about["stats"] and kind_of(about["stats"]) == arrived else ""
@@ -203,7 +212,7 @@ class Follower:
     def _returns(self, function: type[Function], call: int, ctx: Any, returned: Any, received: list[Stats]) -> None:
         values = returned if isinstance(returned, tuple) else (returned,)
         needs = tuple(getattr(ctx, "needs_input_grad", ()))
-        for i, (name, value) in enumerate(zip(positional_names(forward_names(function), len(values)), values, strict=True)):
+        for i, (name, value) in enumerate(zip(positional_names(self._forward_names(function), len(values)), values, strict=True)):
             needed = i < len(needs) and needs[i]
             if value is None and not needed:
                 continue
@@ -234,6 +243,10 @@ def _result_names(result: Any) -> dict[str, Any]:
 
 
 @functools.lru_cache(maxsize=1024)
+def _written(function: type[Function]) -> Written:
+    return written(function)
+
+
 def _places(function: type[Function]) -> tuple[Location | None, Location | None]:
-    found = written(function)
+    found = _written(function)
     return found.forward, found.backward
