@@ -298,3 +298,36 @@ def test_zeros_for_an_unused_output_hide_no_loss():
     traced = pb.trace(lambda x: Two.apply(same.apply(x) * 0)[0], torch.ones(3))
     assert [step.stats.zeros for step in traced.steps if step.what == "receives"] == [0, 3, 3]
     assert marks(traced) == [("backward", "receives", "grad_output", "zero")]
+
+
+def test_of_many_calls_the_first_the_last_and_the_marked_are_shown():
+    same, lost = returning(lambda dy: dy), returning(torch.zeros_like)
+
+    def chain(x):
+        for i in range(100):
+            x = (lost if i == 49 else same).apply(x)
+        return x
+
+    traced = pb.trace(chain, torch.ones(3))
+    text = str(traced)
+    assert text.count("Returns.apply") == text.count("Returns.backward") - 1 == 24
+    assert "… 76 calls without a mark left out" in text
+    assert "becomes zero here" in text
+    assert "… 38 calls without a mark left out" in traced.to_svg()
+    assert len(json.loads(traced.to_json())["steps"]) == len(traced.steps) > 700
+
+
+class NumberFirst(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, factor, x):
+        ctx.factor = factor
+        return factor * x
+
+    @staticmethod
+    def backward(ctx, dy):
+        return None, ctx.factor * dy
+
+
+def test_edges_are_those_of_tensors():
+    traced = pb.trace(NumberFirst, 2.0, torch.ones(3, requires_grad=True))
+    assert [step.text for step in traced.steps if step.what == "attaches"] == ["x ← leaf"]

@@ -135,7 +135,7 @@ def mark_of(stats: Stats | None, received: list[Stats], needed: bool) -> str:
 
 
 def told(steps: Iterable[Step]) -> set[str]:
-    """Return what gradients have become so far: the marks, and what is remarkable about what was returned.
+    """Return what gradients have become: the marks, and what is remarkable about what was returned.
 
     Of several outputs, one that nothing uses receives zeros, which tells nothing.
     """
@@ -143,12 +143,12 @@ def told(steps: Iterable[Step]) -> set[str]:
     return {step.mark for step in backward} | {kind_of(step.stats) for step in backward if step.stats and step.what == "returns"}
 
 
-def arrival_mark(stats: list[Stats], before: list[Step]) -> str:
-    """Return what became of the gradient in torch's own operations, on the way from the steps before to where it arrives like this.
+def arrival_mark(stats: list[Stats], known: set[str]) -> str:
+    """Return what became of the gradient in torch's own operations, where the steps before have `told` what is `known`, and it arrives like this.
 
     Zero is what all of it is; zeros behind a gradient that is None are told there.
     """
-    kinds, known = {kind_of(own) for own in stats}, told(before)
+    kinds = {kind_of(own) for own in stats}
     if kinds == {"zero"}:
         return "" if known & {"zero", "None"} else "zero"
     return next((kind for kind in ("NaN", "Inf") if kind in kinds and kind not in known), "")

@@ -28,6 +28,7 @@ from .follow import Follower
 from .steps import Stats, Step, kind_of, told
 from .text import table
 
+SHOWN_CALLS = 12
 GRADIENTS = "gradients of the sum of the outputs"
 
 
@@ -59,7 +60,7 @@ class Trace:
         return f"<pullback.Trace of {self.subject}, {measures.count(len(self.steps), 'step')}>"
 
     def to_text(self) -> str:
-        """Return the steps as a table, call by call; marked ones begin with ``!``."""
+        """Return the steps as a table, call by call; marked ones begin with ``!``. Of very many calls, some in the middle are left out."""
         return "\n".join(_lines(self))
 
     def to_svg(self) -> str:
@@ -192,14 +193,30 @@ def _leaves(call: Any, names: list[str], args: tuple[Any, ...], kwargs: dict[str
 
 
 def blocks(traced: Trace) -> Iterator[tuple[str, list[tuple[Step, tuple[str, ...]]]]]:
-    """Yield for every call of `apply`, then of backward: a title, and its steps with what is written of each."""
+    """Yield for every call of `apply`, then of backward: a title, and its steps with what is written of each.
+
+    Of many calls the first and the last ones, and those with a mark; a title without steps stands for the others.
+    """
     applied = sorted((step for step in traced.steps if step.phase == "apply"), key=lambda step: step.call)
-    backward = [step for step in traced.steps if step.phase == "backward"]
-    for (phase, call), steps in itertools.groupby([*applied, *backward], key=lambda step: (step.phase, step.call)):
-        own = list(steps)
-        place = next((step.location for step in own if step.location), None)
-        title = f"{own[0].function}.{phase}" + (f", call {call}" if call > 1 else "") + (f"   {measures.place(place)}" if place else "")
-        yield title, [(step, _row(step)) for step in own]
+    for phase in (applied, [step for step in traced.steps if step.phase == "backward"]):
+        calls = [list(steps) for _, steps in itertools.groupby(phase, key=lambda step: step.call)]
+        ends = range(SHOWN_CALLS, len(calls) - SHOWN_CALLS)
+        for left_out, group in itertools.groupby(enumerate(calls), key=lambda pair: pair[0] in ends and not any(_marked(step) for step in pair[1])):
+            if left_out:
+                yield f"… {measures.count(len(list(group)), 'call')} without a mark left out", []
+                continue
+            for _, steps in group:
+                yield _title(steps), [(step, _row(step)) for step in steps]
+
+
+def _title(steps: list[Step]) -> str:
+    first = steps[0]
+    place = next((step.location for step in steps if step.location), None)
+    return f"{first.function}.{first.phase}" + (f", call {first.call}" if first.call > 1 else "") + (f"   {measures.place(place)}" if place else "")
+
+
+def _marked(step: Step) -> bool:
+    return bool(step.mark) or step.what == "raises"
 
 
 def no_function(traced: Trace) -> str:
@@ -258,7 +275,7 @@ def _row(step: Step) -> tuple[str, ...]:
         about.append(step.text)
     if step.seconds is not None:
         about.append(measures.duration(step.seconds))
-    return ("!" if step.mark or step.what == "raises" else " ", str(step.number), step.what, step.name, ", ".join([*about, *_note(step)]))
+    return ("!" if _marked(step) else " ", str(step.number), step.what, step.name, ", ".join([*about, *_note(step)]))
 
 
 def _note(step: Step) -> Iterator[str]:
