@@ -6,11 +6,8 @@ import torch
 import pullback as pb
 
 
-class InPieces(torch.autograd.Function):
-    """Forward is left to Python, so that its callers are compiled in pieces, once."""
-
+class Twice(torch.autograd.Function):
     @staticmethod
-    @torch.compiler.disable
     def forward(ctx, x):
         return x * 2
 
@@ -20,9 +17,13 @@ class InPieces(torch.autograd.Function):
 
 
 def in_pieces(x):
-    for _ in range(3):
-        x = InPieces.apply(x).sin()
-    return x
+    x = Twice.apply(x)
+    torch._dynamo.graph_break()
+    x = Twice.apply(x.sin())
+    torch._dynamo.graph_break()
+    x = Twice.apply(x.sin())
+    torch._dynamo.graph_break()
+    return x.sin()
 
 
 def recompiles(function):
