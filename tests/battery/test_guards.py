@@ -126,3 +126,25 @@ def test_a_division_kept_from_zero_is_a_note():
     x = torch.linspace(0.5, 2, 6, dtype=torch.float64, requires_grad=True)
     report = run_case(pb.case(SafeQuotient, x))
     assert not [f for f in report.findings if f.code == "PB502" and f.severity != "note"], str(report)
+
+
+class InItsBasis(torch.autograd.Function):
+    """The first argument stands for where its gradient goes; forward needs the second only."""
+
+    @staticmethod
+    def forward(ctx, place, roots):
+        ctx.save_for_backward(roots)
+        return torch.diag(roots)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (roots,) = ctx.saved_tensors
+        return dy / (roots.unsqueeze(-1) + roots), None
+
+
+def test_a_gradient_for_an_argument_that_a_searched_sample_ignores_is_a_warning():
+    place = torch.zeros(3, 3, dtype=torch.float64, requires_grad=True)
+    roots = torch.linspace(1, 2, 3, dtype=torch.float64)
+    (finding,) = found(searched(InItsBasis, place, roots))
+    assert finding.severity == "warning"
+    assert "whatever place is" in (finding.cause or "")

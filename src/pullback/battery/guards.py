@@ -72,6 +72,12 @@ def guarded(probe: Probe, finding: Finding) -> Finding:
     if finding.code == "PB502":
         return replace(finding, severity="warning", certain=False)  # the ladder holds at the sample, where the gradient is right anyway
     path = finding.attachments.get("input")
+    seen = probe.value.inputs.get(path) if isinstance(path, str) else None
+    if seen is not None and not seen.moves:
+        cause = f"forward gives the same whatever {path} is: its gradient is injected, or it counts with other arguments than the search found"
+        return replace(
+            finding, severity="warning", certain=False, cause=cause, fix=f"Declare the gradient of {path}, or give a call in which it counts."
+        )
     contract = contract_of(probe, path) if isinstance(path, str) else None
     if contract is None:
         return finding
