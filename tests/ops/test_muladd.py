@@ -31,3 +31,10 @@ def test_check_thorough(passes_check):
 def test_refuses(args, error, message):
     with pytest.raises(error, match=message):
         muladd(*args)
+
+
+def test_dtypes_may_differ():
+    w, x, b = torch.ones(3, requires_grad=True), torch.ones(2, 3, dtype=torch.float64, requires_grad=True), torch.ones(3).bfloat16().requires_grad_()
+    y = muladd(w, x, b)
+    y.sum().backward()
+    assert (y.dtype, w.grad.dtype, x.grad.dtype, b.grad.dtype) == (torch.float64, torch.float32, torch.float64, torch.bfloat16)

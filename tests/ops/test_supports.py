@@ -1,5 +1,6 @@
 """What every op says that it supports: dtypes, no rows, no columns, one element, any strides, derivatives of derivatives, transforms, compilers."""
 
+import inspect
 import warnings
 from dataclasses import dataclass, field
 
@@ -215,6 +216,13 @@ every = pytest.mark.parametrize("name", CALLS)
 
 def test_every_op_is_in_the_table():
     assert {name.partition(",")[0] for name in CALLS} == set(ops.__all__) - HELPERS
+
+
+@pytest.mark.parametrize("name", sorted(set(ops.__all__) - HELPERS))
+def test_the_docstring_claims_what_is_tested_here(name):
+    text = inspect.getdoc(getattr(ops, name)).partition("Supports:")[2].partition("Raises:")[0].lower()
+    assert ("bfloat16" in text or "very dtype" in text) == (name not in WIDE_ONLY)
+    assert [word for word in ("torch.func", "torch.compile", "autocast", "derivatives", "forward") if word not in text] in ([], ["derivatives"])
 
 
 @every
