@@ -415,3 +415,57 @@ def test_samples_of_a_wrong_kind():
     f.samples(lambda: [torch.ones(3)])
     with pytest.raises(ValueError, match=r"the samples of f yielded a Tensor; they must yield pb\.sample"):
         pb.check(f)
+
+
+def opaque_twice(fake: Any) -> Any:
+    @pb.op(opaque=True)
+    def f(x):
+        return torch.from_numpy(2 * x.detach().numpy())
+
+    f.fake(fake)
+    f.vjp("x")(lambda dy: 2 * dy)
+    return f
+
+
+@pytest.mark.parametrize(
+    ("fake", "said"),
+    [
+        (lambda x: x.new_empty(7), rf"f\.fake {HERE} says that the body returns float32\[7\], but it returned float32\[3\]"),
+        (lambda x: torch.empty_like(x, dtype=torch.float64), r"returns float64\[3\], but it returned float32\[3\]"),
+        (lambda x: (x, x), rf"f {HERE} returned one value, where f\.fake returned a tuple of 2"),
+    ],
+)
+def test_a_fake_that_says_something_else_than_the_body(fake, said):
+    with pytest.raises(OpError, match=said):
+        opaque_twice(fake)(leaf(3))
+
+
+def test_a_fake_that_is_right_for_every_shape():
+    f = opaque_twice(torch.empty_like)
+    assert gradient(f).tolist() == [2.0] * 3
+    assert f(torch.ones(2, 5)).shape == (2, 5)
+    with pytest.warns(UserWarning, match="has no vmap rule"):
+        assert torch.func.vmap(opaque_twice(torch.empty_like))(torch.ones(2, 5)).shape == (2, 5)
+
+
+def test_a_surrogate_may_be_a_function_of_torch():
+    @pb.op
+    def f(x):
+        return torch.sign(x)
+
+    f.surrogate(torch.tanh)
+    assert torch.allclose(gradient(f), 1 - torch.tanh(leaf(3).detach()) ** 2)
+    with pytest.raises(OpError, match=r"f\.fake \(no Python source\): fake decorates a function; got 3"):
+        f.fake(3)
+
+
+def test_an_op_that_writes_and_has_no_rules_is_differentiated_as_it_ran():
+    @pb.op(mutates=("x",))
+    def f(x):
+        return x.mul_(x.clone())
+
+    x = leaf(3)
+    f(x * 1).sum().backward()
+    assert x.grad is not None
+    assert torch.equal(x.grad, 2 * x)
+    assert torch.equal(torch.func.grad(lambda x: f(x * 1).sum())(x.detach()), 2 * x)

@@ -12,7 +12,7 @@ from typing import Any, Literal, TypeVar
 from .. import _compat
 from ..declare import ATTRIBUTE
 from .dispatch import Built, function_class, new_module, run_source, signature_text, titled
-from .errors import OpError, Place, place_of
+from .errors import OpError, place_of
 from .explain import explanation
 from .keeping import Kept
 from .making import check_jvp, check_takes, device_type, make_rule
@@ -56,7 +56,6 @@ class Declared:
         self.module.__dict__["declared"] = self
         self.lock = threading.RLock()
         self.built: Built | None = None
-        self.built_at: Place | None = None
         self.function = self._stub(function)
         self._attach()
 
@@ -103,7 +102,7 @@ class Declared:
             if self.built is not None:
                 return
             definition = self.definition
-            if definition.automatic == "recompute" and definition.remember == "all":
+            if definition.automatic == "recompute" and definition.remembers_all:
                 built = None
                 final = definition.body
             else:
@@ -114,7 +113,6 @@ class Declared:
                 self.function.__code__ = final.__code__.replace(co_name=self.function.__name__, co_qualname=self.function.__qualname__)  # type: ignore[attr-defined]
                 final.__defaults__, final.__kwdefaults__ = self.function.__defaults__, self.function.__kwdefaults__  # type: ignore[attr-defined]
             self.built = built
-            self.built_at = Place("its first call", 0)
 
     # attributes of the op
 

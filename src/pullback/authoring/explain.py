@@ -25,9 +25,7 @@ def _of_argument(definition: Definition, name: str, static: bool) -> str:
     if definition.automatic == "surrogate":
         return "gradient of the surrogate; keeps what that reads"
     if definition.automatic == "recompute":
-        return "autograd of the body, " + (
-            "computed again from the arguments" if definition.remember == "arguments" else "which keeps its own values"
-        )
+        return "autograd of the body, " + ("which keeps its own values" if definition.remembers_all else "computed again from the arguments")
     found = [rule for rule in definition.rules if name in rule.targets]
     if not found:
         return "no rule: raises if it requires grad"

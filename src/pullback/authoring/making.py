@@ -147,8 +147,10 @@ def check_takes(definition: Definition, what: str, function: Callable[..., Any],
     where = f"{definition.name}.{what} ({place_of(function)})"
     try:
         parameters = inspect.signature(function).parameters.values()
-    except (TypeError, ValueError):
-        raise OpError(f"{where}: {what} decorates a Python function; got {function!r}.") from None
+    except TypeError:
+        raise OpError(f"{where}: {what} decorates a function; got {function!r}.") from None
+    except ValueError:  # a function of torch's that does not tell its parameters
+        return
     if any(p.kind is p.VAR_POSITIONAL for p in parameters):
         return
     most, least = len(parameters), sum(p.default is p.empty for p in parameters)

@@ -108,7 +108,8 @@ def op(
         linear: Arguments in which the body is linear, jointly. Forward mode follows from it.
         opaque: The body is a kernel that compilers and vmap must not look into. Compilers need ``@op.fake``.
         autocast: None to run as torch's own ops do; a dtype, or ``"inputs"`` for the widest among them, to cast floating arguments first.
-        remember: For an op without rules: ``"arguments"`` recomputes the body in backward, ``"all"`` keeps what autograd keeps.
+        remember: For an op without rules: ``"arguments"`` recomputes the body in backward, ``"all"`` keeps what autograd keeps, as one does
+            that `mutates`.
         reference: A function of the same arguments that computes the same in plain torch, for checkers. Without one the body is its own reference.
         name: Another name for messages and graphs.
 

@@ -14,7 +14,7 @@ from .. import _compat
 from .errors import OpError, place_of
 from .keeping import Kept
 from .rules import Definition
-from .structure import build, flatten
+from .structure import build, describe, flatten
 
 _LIBRARY = torch.library.Library("pullback", "FRAGMENT")
 _SCHEMA_TYPES: list[tuple[type, str]] = [
@@ -35,6 +35,7 @@ class Opaque:
         self.definition = definition
         self.body = body
         self.overloads: dict[Any, tuple[str, Any, tuple[str, ...], tuple[tuple[int, int], ...]]] = {}
+        self.promised: tuple[Any, Any] | None = None
 
     def kinds(self, args: tuple[Any, ...]) -> tuple[str, ...]:
         """The schema type of each argument."""
@@ -85,13 +86,30 @@ class Opaque:
             leaves: list[Any] = []
             found, _ = flatten_kept(body(*given), leaves)
             if found != spec:
+                first = f"{definition.name}.fake" if definition.fake else "the first call"
                 raise OpError(
-                    f"{definition.name} ({definition.place}): an opaque op returns the same structure at every call with arguments of the same types."
+                    f"{definition.name} ({definition.place}) returned {describe(found)}, where {first} returned {describe(spec)}: an opaque op "
+                    "returns the same structure at every call with arguments of the same types."
                 )
+            if body is self.body and self.promised is not None:
+                self._keep_promise(args, leaves)
             outs = [_own(leaf, args) for leaf in leaves]
             return outs[0] if count == 1 else tuple(outs)
 
         return implementation
+
+    def _keep_promise(self, args: tuple[Any, ...], leaves: list[Any]) -> None:
+        """Compare what the body returned with what the fake said of the same arguments, once."""
+        promised, self.promised = self.promised, None
+        if promised is None or promised[0] != _outlines(args):
+            return
+        for said, got in zip(promised[1], _outlines(leaves), strict=False):
+            if said != got:
+                definition = self.definition
+                raise OpError(
+                    f"{definition.name}.fake ({place_of(definition.fake)}) says that the body returns {_shown(said)}, but it returned {_shown(got)}. "
+                    "Compilers believe the fake."
+                )
 
     def _fake(self, *args: Any) -> Any:
         if self.definition.fake is None:
@@ -116,8 +134,18 @@ class Opaque:
         for i in changed:
             given[i] = given[i].clone()
         spec, kept = flatten_kept((self.definition.fake or self.body)(*given), leaves)
+        if self.definition.fake is not None and not torch.compiler.is_compiling():
+            self.promised = (_outlines(args), _outlines(leaves))
         written = tuple([(j, i) for j, leaf in enumerate(leaves) for i in changed if leaf is given[i]])
         return spec, len(leaves), kept, written
+
+
+def _outlines(values: Any) -> list[Any]:
+    return [(tuple(value.shape), value.dtype) if isinstance(value, torch.Tensor) else None for value in values]
+
+
+def _shown(outline: Any) -> str:
+    return "no tensor" if outline is None else f"{str(outline[1]).removeprefix('torch.')}{list(outline[0])}"
 
 
 def flatten_kept(value: Any, leaves: list[Any]) -> tuple[Any, tuple[str, ...]]:

@@ -149,6 +149,11 @@ class Definition:
         return None if self.opaque else "recompute"
 
     @property
+    def remembers_all(self) -> bool:
+        """Whether a body without rules keeps what autograd keeps: on demand, and where the arguments are gone after the call."""
+        return self.remember == "all" or bool(self.mutates)
+
+    @property
     def deliberate(self) -> bool:
         """Whether the gradient is declared to be something else than the body's derivative."""
         return self.surrogate is not None or any(not (rule.exact and rule.linear) for rule in self.rules)
@@ -198,7 +203,10 @@ def params_of(function: FunctionType, static: Sequence[str]) -> tuple[Param, ...
 
 def positional(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, called with one value for each of its parameters in order, whatever their kinds."""
-    parameters = list(inspect.signature(function).parameters.values())
+    try:
+        parameters = list(inspect.signature(function).parameters.values())
+    except ValueError:  # a function of torch's that does not tell its parameters
+        return function
     if not any(p.kind in (p.KEYWORD_ONLY, p.VAR_POSITIONAL) for p in parameters):
         return function
     plain = sum(p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD) for p in parameters)
