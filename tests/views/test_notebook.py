@@ -115,3 +115,13 @@ def test_pictures_are_written_to_files(tmp_path):
     for name in ("trace", "saved"):
         SHOWN[name]().save(tmp_path / f"{name}.svg")
         assert ElementTree.parse(tmp_path / f"{name}.svg").getroot().tag == f"{SVG}svg"
+
+
+@pytest.mark.parametrize("shown", ["graph", "saved", "trace"])
+def test_the_page_of_one_output_is_a_file_of_its_own(shown, tmp_path):
+    x = torch.ones(3, requires_grad=True)
+    output = pb.trace(torch.exp, x) if shown == "trace" else getattr(pb, shown)(x.exp())
+    output.save(tmp_path / "page.html")
+    text = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert text.startswith("<!doctype html>")
+    assert "Content-Security-Policy" in text

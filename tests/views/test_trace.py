@@ -233,7 +233,7 @@ def test_json_and_text_show_every_step(tmp_path):
     text = traced.to_text()
     assert all(f" {step.number}  {step.what}" in text for step in traced.steps)
     traced.save(tmp_path / "trace.txt")
-    with pytest.raises(ValueError, match=r"\.svg, \.json, \.txt"):
+    with pytest.raises(ValueError, match=r"\.svg, \.html, \.json, \.txt"):
         traced.save(tmp_path / "trace.pdf")
 
 

@@ -123,13 +123,20 @@ class Graph:
 
         return json.dumps(graph_section(self))
 
+    def to_html(self) -> str:
+        """Return a page that shows the graph, to be searched and unfolded: one file that needs no network."""
+        from .notebook import page_of
+        from .sections import graph_section
+
+        return page_of("graph", graph_section(self))
+
     def save(self, path: str | Path) -> None:
-        """Write the graph to a file, in the form that its name ends with: .svg, .mmd, .json or .txt.
+        """Write the graph to a file, in the form that its name ends with: .svg, .html, .mmd, .json or .txt.
 
         Raises:
             ValueError: for another ending.
         """
-        forms = {".svg": self.to_svg, ".mmd": self.to_mermaid, ".json": self.to_json, ".txt": self.to_text}
+        forms = {".svg": self.to_svg, ".html": self.to_html, ".mmd": self.to_mermaid, ".json": self.to_json, ".txt": self.to_text}
         form = forms.get(Path(path).suffix)
         if form is None:
             raise ValueError(f"Graph.save writes {', '.join(forms)}; the name {str(path)!r} ends with none of them")

@@ -39,7 +39,12 @@ def _wanted(kind: str, include: Container[str] | None, exclude: Container[str] |
 
 
 def _framed(svg: str, title: str, section: Mapping[str, Any]) -> str:
-    page = importlib.import_module(PAGE)
-    whole = page.render({"schema": page.SCHEMA, "title": title, "sections": [section]})
+    whole = page_of(title, section)
     frame = f'<iframe sandbox="allow-scripts" loading="lazy" width="100%" height="{HEIGHT}" style="border: 0" srcdoc="{html.escape(whole)}"></iframe>'
     return f'<div style="overflow-x: auto">{svg}</div>\n<details><summary>explore</summary>{frame}</details>'
+
+
+def page_of(title: str, section: Mapping[str, Any]) -> str:
+    """Return the page of one section: one file that needs no network."""
+    page = importlib.import_module(PAGE)
+    return page.render({"schema": page.SCHEMA, "title": title, "sections": [section]})

@@ -104,13 +104,19 @@ class Saved:
         """Return the blocks as JSON."""
         return json.dumps(saved_section(self))
 
+    def to_html(self) -> str:
+        """Return a page that shows the blocks, as areas and as a table: one file that needs no network."""
+        from .notebook import page_of
+
+        return page_of("kept for backward", saved_section(self))
+
     def save(self, path: str | Path) -> None:
-        """Write it to a file that ends with .svg, .json or .txt.
+        """Write it to a file that ends with .svg, .html, .json or .txt.
 
         Raises:
             ValueError: for another ending.
         """
-        forms = {".svg": self.to_svg, ".json": self.to_json, ".txt": self.to_text}
+        forms = {".svg": self.to_svg, ".html": self.to_html, ".json": self.to_json, ".txt": self.to_text}
         form = forms.get(Path(path).suffix)
         if form is None:
             raise ValueError(f"Saved.save writes {', '.join(forms)}; the name {str(path)!r} ends with none of them")

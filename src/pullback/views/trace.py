@@ -73,13 +73,19 @@ class Trace:
         """Return the steps as JSON."""
         return json.dumps(trace_section(self))
 
+    def to_html(self) -> str:
+        """Return a page that shows every step, as a timeline and as tables: one file that needs no network."""
+        from .notebook import page_of
+
+        return page_of(f"trace of {self.subject}", trace_section(self))
+
     def save(self, path: str | Path) -> None:
-        """Write it to a file that ends with .svg, .json or .txt.
+        """Write it to a file that ends with .svg, .html, .json or .txt.
 
         Raises:
             ValueError: for another ending.
         """
-        forms = {".svg": self.to_svg, ".json": self.to_json, ".txt": self.to_text}
+        forms = {".svg": self.to_svg, ".html": self.to_html, ".json": self.to_json, ".txt": self.to_text}
         form = forms.get(Path(path).suffix)
         if form is None:
             raise ValueError(f"Trace.save writes {', '.join(forms)}; the name {str(path)!r} ends with none of them")
