@@ -18,6 +18,8 @@ from .search.traits import Trait
 from .variants import Variant, optional_arguments
 
 CHOICES = 4
+PIECES = (2, 3, 1)
+_CUT = re.compile(r"chunk|block|tile|split|piece|parts?$|micro_?batch", re.IGNORECASE)
 _INFERENCE = re.compile(
     r"(^|_)(train|training|inference|infer|eval|test|grad|save|debug|verbose|inplace|check|validate|deterministic)(_|$)", re.IGNORECASE
 )
@@ -75,6 +77,21 @@ def _left_out(probe: Probe, evidence: Evidence) -> Iterator[tuple[Slot, list[Any
     for i, slot in enumerate(left):
         if all(s.has_default for s in left[: i + 1]) and not _INFERENCE.search(slot.name):
             yield slot, [s.default for s in left[:i]]
+
+
+def other_cuts(probe: Probe) -> Iterator[Variant]:
+    """Yield the call with other whole numbers where a name says that they only cut the work in pieces (chunks, blocks, tiles)."""
+    exact = probe.exact
+    for name, value in exact.named:
+        if isinstance(value, int) and not isinstance(value, bool) and _CUT.search(name):
+            yield from (Variant(name, f"{name}={n}", exact.variant({name: n})) for n in PIECES if n != value)
+    evidence = _evidence(probe)
+    if evidence is None or exact.kwargs or any(slot.star for slot in evidence.slots):
+        return
+    for slot, before in _left_out(probe, evidence):
+        if isinstance(slot.default, int) and not isinstance(slot.default, bool) and _CUT.search(slot.name):
+            values = [n for n in PIECES if n != slot.default]
+            yield from (Variant(slot.name, f"{slot.name}={n}", exact.extended([*before, n]), passed=False) for n in values)
 
 
 def excused(probe: Probe, variant: Variant, edge: Edge) -> bool:

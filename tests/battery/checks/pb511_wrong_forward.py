@@ -203,3 +203,33 @@ spares = [
     pb.case(KeptByVersion, x(3, 2)).against(torch.cosh),
     pb.case(Standardised, x(3, 6)).against(standardised),
 ]
+
+
+class MeanInChunks(torch.autograd.Function):
+    """The mean of the chunks' means: right in one chunk, and in chunks of one size."""
+
+    @staticmethod
+    def weights(x, chunks):
+        parts = torch.arange(len(x), device=x.device).chunk(chunks)
+        return torch.cat([torch.full((len(p),), 1 / len(p) / len(parts), dtype=x.dtype, device=x.device) for p in parts])
+
+    @classmethod
+    def forward(cls, ctx, x, chunks=1):
+        w = cls.weights(x, chunks)
+        ctx.save_for_backward(w)
+        return (x * w).sum()
+
+    @staticmethod
+    def backward(ctx, dy):
+        (w,) = ctx.saved_tensors
+        return w * dy, None
+
+
+class MeanInEvenChunks(MeanInChunks):
+    @staticmethod
+    def weights(x, chunks):
+        return torch.cat([torch.full((len(p),), 1 / len(x), dtype=x.dtype, device=x.device) for p in x.chunk(chunks)])
+
+
+kills += [pb.case(MeanInChunks, x(5), 1).against(lambda x, chunks: x.mean()), pb.case(MeanInChunks, x(5)).against(lambda x, *_: x.mean())]
+spares += [pb.case(MeanInEvenChunks, x(5), 1).against(lambda x, chunks: x.mean()), pb.case(MeanInEvenChunks, x(5)).against(lambda x, *_: x.mean())]

@@ -12,6 +12,7 @@ from ...report.finding import JSON, Evidence, Finding
 from .. import honesty, tolerance
 from ..against import Against, in_double
 from ..base import Check, Skipped
+from ..branches import other_cuts
 from ..evaluate import UserCodeError, copy_tensor
 from ..honesty import Trick
 from ..locate import compare
@@ -32,7 +33,8 @@ class WrongForward(Check):
     How it is measured:
         The reference is evaluated in float64 on the same values, always after the op. Outputs, and gradients for signed grad_outputs, must agree
         to half the digits of the dtype in which the op works (or to 8 times the error of the reference in that dtype): in float64 and in the dtype
-        that was given, at special values (zeros, ties, the numbers among the arguments as input values) and at other sizes. Then the op is called
+        that was given, at special values (zeros, ties, the numbers among the arguments as input values), cut in other chunks or blocks where an
+        argument says how many, and at other sizes. Then the op is called
         with fresh memory filled with NaN; with inputs that were changed in place since the last call; with other values, where nothing may stay
         the same bit for bit; with the same values in other tensors, where the same lines must run; in a thread from which no checker can be seen.
         And its output must not be what the reference, called by the op itself, returned to it.
@@ -103,10 +105,20 @@ class WrongForward(Check):
             return wrong
         dtype = str(given.dtype).removeprefix("torch.")
         wrong = self._outputs(probe, given, None, f" in {dtype}, as it is given" if given.dtype != exact.dtype else "")
+        for variant in other_cuts(probe) if wrong is None else ():
+            wrong = wrong or self._cut(probe, exact.at(variant.evaluator), variant.name)
         if wrong is None:
             sizes = honesty.other_sizes(given if tolerance.eps(given.dtype) < honesty.FEW_DIGITS else exact, SIZE_SECONDS)
             wrong = next((self._differs(probe, where, evidence, cause) for where, evidence, cause in sizes), None)
         return wrong and (wrong if wrong.cause else self._with_fallback(probe, exact, wrong))
+
+    def _cut(self, probe: Probe, against: Against, name: str) -> Finding | None:
+        """Compare with the work cut in other pieces, where forward and the reference still return outputs of the same shapes."""
+        try:
+            shapes = [[y.shape for y in e.forward().outputs] for e in (probe.exact, against.op, against.truth)]
+        except UserCodeError:
+            return None
+        return self._outputs(probe, against, None, f" with {name}") if shapes[0] == shapes[1] and shapes[1][: len(shapes[2])] == shapes[2] else None
 
     def _with_fallback(self, probe: Probe, exact: Against, wrong: Finding) -> Finding:
         """Say so where the outputs that agreed are the reference's own."""
