@@ -148,3 +148,28 @@ def test_a_gradient_for_an_argument_that_a_searched_sample_ignores_is_a_warning(
     (finding,) = found(searched(InItsBasis, place, roots))
     assert finding.severity == "warning"
     assert "whatever place is" in (finding.cause or "")
+
+
+class Eigen(torch.autograd.Function):
+    """Its eigenvectors change their sign here and there, which makes no surrogate of it."""
+
+    @staticmethod
+    def forward(ctx, a):
+        values, vectors = torch.linalg.eigh(a)
+        ctx.save_for_backward(values, vectors)
+        return values, vectors
+
+    @staticmethod
+    def backward(ctx, dvalues, dvectors):
+        values, vectors = ctx.saved_tensors
+        gaps = values.unsqueeze(-2) - values.unsqueeze(-1)
+        gaps.diagonal(dim1=-2, dim2=-1).fill_(torch.inf)
+        inner = vectors.mT @ dvectors
+        grad = vectors @ (torch.diag_embed(dvalues) + (inner - inner.mT) / (2 * gaps)) @ vectors.mT
+        return (grad + grad.mT) / 2
+
+
+def test_jumps_of_eigenvectors_make_no_surrogate():
+    draw = torch.randn(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    report = run_case(pb.case(Eigen, (draw + draw.mT).requires_grad_()))
+    assert not [f for f in report.findings if f.code == "PB512" or f.severity == "error"], str(report)

@@ -35,6 +35,8 @@ def deliberate_inputs(evaluator: Evaluator, wrong: Sequence[InputVerdict], seed:
         wrong: The inputs whose value test failed.
         seed: Chooses the large moves.
     """
+    from .guards import right_for_symmetric
+
     found: dict[str, str] = {}
     if not wrong:
         return found
@@ -48,7 +50,7 @@ def deliberate_inputs(evaluator: Evaluator, wrong: Sequence[InputVerdict], seed:
             found[verdict.path] = f"forward returns {verdict.path} unchanged, bit for bit; backward is not the identity"
         elif not verdict.moves and not verdict.none and _steps(evaluator, verdict.path, template, seed):
             found[verdict.path] = f"forward is piecewise constant in {verdict.path}; backward returns a gradient that is not zero"
-        elif jump_of(evaluator, verdict.path, template, seed):
+        elif jump_of(evaluator, verdict.path, template, seed) and not right_for_symmetric(evaluator, verdict.path, seed):
             found[verdict.path] = (
                 f"forward jumps as {verdict.path} moves (a rounding, sign or comparison); backward is not the derivative between jumps"
             )

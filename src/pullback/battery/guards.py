@@ -139,11 +139,22 @@ def _symmetric(probe: Probe, path: str) -> bool:
     x = leaf.template
     if not torch.allclose(x, x.mH):
         return False
-    names = {name: f"args[{i}]" for i, (name, _) in enumerate(probe.native.named[: len(probe.case.args)])}
     try:
         here = probe.exact.values()
         unread = any(all(map(torch.equal, here, probe.exact.values({path: x + half(torch.ones_like(x), at)}))) for half, at in _TRIANGLES)
-        return unread and bool(ValueTest(_inside(probe.exact, names.get(path, path), _mean), seed=probe.settings.seed).careful(path).ok)
+    except (UserCodeError, RuntimeError):
+        return False
+    return unread and right_for_symmetric(probe.exact, path, probe.settings.seed)
+
+
+def right_for_symmetric(evaluator: Evaluator, path: str, seed: int) -> bool:
+    """Return whether the gradient of a symmetric matrix is right for changes that keep it symmetric."""
+    x = next(leaf.template for leaf in evaluator.wanted if leaf.path == path)
+    if x.dim() < 2 or x.shape[-1] < 2 or x.shape[-1] != x.shape[-2] or not torch.allclose(x, x.mH):
+        return False
+    names = {name: f"args[{i}]" for i, (name, _) in enumerate(evaluator.named[: len(evaluator.args)])}
+    try:
+        return bool(ValueTest(_inside(evaluator, names.get(path, path), _mean), seed=seed).careful(path).ok)
     except (UserCodeError, RuntimeError, StopIteration):
         return False
 
