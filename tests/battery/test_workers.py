@@ -1,5 +1,6 @@
 """Whatever the checked code does to its process, the right check is blamed, the rest goes on and nothing is left behind."""
 
+import os
 import textwrap
 import threading
 import time
@@ -79,7 +80,8 @@ def ops(bodies, method=BACKWARD):
 
 @pytest.fixture
 def project(tmp_path, monkeypatch):
-    """An empty folder as working directory, with the small battery on the workers' path."""
+    """An empty folder as working directory, with the small battery on the workers' path, on a machine that is not crowded."""
+    monkeypatch.setattr("os.getloadavg", lambda: (0.5, 0.5, 0.5))
     (tmp_path / "lib").mkdir()
     (tmp_path / "lib" / "small_battery.py").write_text(textwrap.dedent(BATTERY))
     (tmp_path / "tmp").mkdir()
@@ -150,6 +152,16 @@ HANGING = {
     "C": "ctypes.CDLL(None).sleep(1000)",
     "Deaf": "signal.pthread_sigmask(signal.SIG_BLOCK, set(signal.Signals) - {signal.SIGUSR1}); ctypes.CDLL(None).pause()",
 }
+
+
+@pytest.mark.slow
+def test_a_crowded_machine_has_more_time(monkeypatch, project):
+    monkeypatch.setattr("os.getloadavg", lambda: (3.0 * os.cpu_count(), 0.0, 0.0))
+    slow = {"C": "time.sleep(3)"}
+    outcomes = run(ops(slow), timeout=2.0)
+    assert not outcomes["C"].report.findings or codes(outcomes["C"]) != [("PB003", "error")]
+    monkeypatch.setattr("os.getloadavg", lambda: (0.5, 0.0, 0.0))
+    assert codes(run(ops(slow), timeout=2.0)["C"]) == [("PB003", "error")]
 
 
 def test_a_hang_ends_after_the_timeout(project):

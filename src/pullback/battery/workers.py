@@ -226,16 +226,23 @@ class Worker:
             data = data[os.write(self._requests, data) :]
 
     def _messages(self, limit: float) -> Iterator[dict[str, Any]]:
-        """Yield the worker's messages. A process that is quiet for longer than `limit` seconds is killed; its end is a message too."""
-        deadline = time.monotonic() + limit
+        """Yield the worker's messages. A process that is quiet for longer than `limit` seconds is killed; its end is a message too.
+
+        Where more processes want to run than there are processors it has so many times as long, up to four: it may wait for its turn.
+        """
+        deadline, patience = time.monotonic() + limit, 1.0
         while True:
             while (line := self._line()) is not None:
                 message = self._note(line)
                 if message is not None:
                     yield message
-                    deadline = time.monotonic() + limit
+                    deadline, patience = time.monotonic() + limit, 1.0
             self._read(max(0.0, deadline - time.monotonic()))
             if time.monotonic() > deadline and b"\n" not in self._buffer:
+                crowd = 1.0 if self._state.killed else _crowd()
+                if crowd > patience:
+                    deadline, patience = deadline + limit * (crowd - patience), crowd
+                    continue
                 self._kill_quiet(limit)
                 deadline = time.monotonic() + 10
 
@@ -358,6 +365,14 @@ def _read_some(descriptor: int) -> bytes:
         return os.read(descriptor, 1 << 16)
     except BlockingIOError:
         return b""
+
+
+def _crowd() -> float:
+    """How many processes want to run for each processor, from 1 to 4."""
+    try:
+        return min(4.0, max(1.0, os.getloadavg()[0] / (os.cpu_count() or 1)))
+    except OSError:
+        return 1.0
 
 
 def _kill_group(pid: int) -> None:
