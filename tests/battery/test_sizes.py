@@ -35,6 +35,21 @@ def test_equal_sizes_and_numbers_share_a_symbol():
     assert (width.size, width.batch, width.numbers) == (3, False, ("args[3]",))
 
 
+class Strided(Op):
+    @staticmethod
+    def forward(ctx, x, stride, count):
+        return x[:, ::stride] * count
+
+    @staticmethod
+    def backward(ctx, dy):
+        return None, None, None
+
+
+def test_a_stride_equals_a_size_by_chance():
+    batch = symbols(Probe(case(Strided, x(2, 7), 2, 2)).native)[0]
+    assert (batch.size, batch.numbers) == (2, ("count",))
+
+
 def test_resizing_changes_all_of_them():
     call = evaluator(x(4, 3), torch.randn(3), 3)
     width = symbols(call)[1]

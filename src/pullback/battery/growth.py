@@ -1,8 +1,9 @@
-"""How much memory a call takes as one of its sizes grows: measured at small sizes, so that a large one that would not fit is never tried."""
+"""How much memory a call takes as one of its sizes grows: measured at small sizes, so that a large one that would not fit, or end, is never tried."""
 
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
@@ -14,6 +15,8 @@ from .single import OperatorCount
 BEARABLE = 2**27
 """How many elements the operators of one pass may return in all: a gigabyte in float64."""
 FIRST = 8
+SECONDS = 0.1
+"""A pass that takes longer than this is the last that is measured: a solve of twice the size takes eight times as long."""
 FREE = 17
 """Up to this size nothing is measured."""
 
@@ -30,19 +33,23 @@ class Growth:
     passes: Callable[[int], Iterable[Evaluator]]
     limit: int = BEARABLE
     _seen: dict[int, int] = field(default_factory=dict)
+    _slow: int | None = None
 
     def bears(self, size: int) -> bool:
-        """Return whether a pass at `size` is bearable, by how passes at 8, 16, 32 and so on grow; each of them is predicted before it is run."""
+        """Return whether a pass at `size` is bearable, by how passes at 8, 16, 32 and so on grow; each is predicted before it is run."""
         if size <= FREE:
             return True
         rung = FIRST
         while rung < size:
-            if self._predicted(rung) > self.limit:
+            if self._predicted(rung) > self.limit or (self._slow is not None and rung > self._slow):
                 return False
             if len(self._counts()) > 1 and self._predicted(size, beyond=1.0) <= self.limit:
                 return True
             if rung not in self._seen:
+                start = time.thread_time()
                 self._seen[rung] = max((elements(evaluator) for evaluator in self.passes(rung)), default=0)
+                if time.thread_time() - start > SECONDS:
+                    self._slow = rung
             rung *= 2
         return self._predicted(size) <= self.limit
 

@@ -14,7 +14,8 @@ def lone_symbols(evaluator: Evaluator) -> Iterator[Symbol]:
     """Yield the changes that make square inputs rectangular, and those that give axes of size 1 more entries.
 
     Every tensor that has two such axes is changed in its last one, or else in its first one; once as it is, and once with the single axes of that
-    size in other tensors changed along. An axis of size 1 counts where it has that size in all tensors of the largest rank.
+    size in other tensors changed along. An axis of size 1 counts where it has that size in all tensors of the largest
+    rank; they grow together, and then the largest alone, for the others to be broadcast.
     """
     leaves = resizable_leaves(evaluator)
     main = main_leaf(leaves)
@@ -35,6 +36,8 @@ def lone_symbols(evaluator: Evaluator) -> Iterator[Symbol]:
         if all(leaf.template.shape[dim] == 1 for leaf in same_rank):
             paths = sorted((leaf.path for leaf in same_rank), key=lambda path: path != main.path)
             yield Symbol(1, tuple((path, dim) for path in paths), joint=False, stays="not 1, as in the sample")
+            if len(paths) > 1:
+                yield Symbol(1, ((main.path, dim),), joint=False, stays=f"{paths[1]}.shape[{dim}] stays 1")
 
 
 def counts_as_input(resizer: Resizer, symbol: Symbol, size: int) -> bool:

@@ -25,8 +25,8 @@ from .value import SIGNED, InputVerdict, ValueTest
 
 Verdict = Literal["right", "wrong", "crash", "refused", "unknown"]
 
-SMALL = (1, 3, 7, 17, 33, 67, 129)
-"""Single, odd, just above powers of two, none a multiple of 8; between them they pass the usual block sizes of 16 to 128."""
+SMALL = (1, 3, 7, 10, 17, 33, 67, 129)
+"""Single, odd, just above powers of two, none a multiple of 8, and an even one; between them they pass the usual block sizes of 16 to 128."""
 LARGE = 1025
 """Just above the usual widest block of 1024."""
 ELEMENTS = 65_536
@@ -50,6 +50,7 @@ class Trial:
         last_right: The nearest smaller size that was right, if one was tried.
         pairs: Whether odd sizes are wrong and even ones, that of the sample among them, right.
         by_chance: Whether the crash is gone when only leading axes change: the sizes were equal by chance.
+        right: At how many other sizes of the same axes the gradient was right.
     """
 
     symbol: Symbol
@@ -60,6 +61,7 @@ class Trial:
     last_right: int | None = None
     pairs: bool = False
     by_chance: bool = False
+    right: int = 0
 
 
 @dataclass(slots=True)
@@ -80,6 +82,7 @@ class Sweep:
     _start: float = field(default_factory=time.thread_time)
     _costs: dict[Symbol, list[tuple[int, float, int]]] = field(default_factory=dict)
     _growths: dict[Symbol, Growth] = field(default_factory=dict)
+    _right: dict[Symbol, set[int]] = field(default_factory=dict)
 
     @property
     def left(self) -> float:
@@ -124,6 +127,7 @@ class Sweep:
 
     def _explained(self, resizer: Resizer, trial: Trial) -> Trial:
         symbol = trial.symbol
+        trial = replace(trial, right=len(self._right.get(symbol, ())))
         if trial.verdict == "wrong" and symbol.size % 2 == 0 and trial.size % 2:
             even, odd = ([self._verdict(resizer, symbol, size) for size in sizes] for sizes in (EVEN, ODD))
             return replace(trial, pairs=all(v in ("right", "refused") for v in even) and all(v in ("wrong", "refused") for v in odd))
@@ -190,6 +194,8 @@ class Sweep:
         if verdict == "wrong" and not self._again(resizer, symbol, size):
             verdict = "unknown"
         self._costs[symbol].append((size, time.thread_time() - start, count))
+        if verdict == "right":
+            self._right.setdefault(symbol, set()).add(size)
         self.tried += 1
         return Trial(symbol, size, verdict, error, value)
 

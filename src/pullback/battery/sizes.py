@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -12,6 +13,12 @@ from torch import Tensor
 from .. import trees
 from . import numeric
 from .evaluate import Evaluator, Leaf, differentiable
+
+_NO_SIZE = re.compile(
+    r"(^|_)(stride|strides|dilation|kernel|padding|pad|dim|dims|axis|ord|order|norm|p|power|degree|iter|iters|iterations|steps|bits|seed)(\b|_|$)",
+    re.IGNORECASE,
+)
+"""Names of numbers that equal a size by chance: a convolution of stride 2048 takes minutes in bfloat16."""
 
 MAX_ELEMENTS = 2**18
 """How many elements one argument may get: 400 in each of four tied axes is 25 billion."""
@@ -97,7 +104,7 @@ def _numbers(evaluator: Evaluator) -> dict[int, list[str]]:
     found: dict[int, list[str]] = {}
     for name, value in evaluator.named:
         for path, leaf in trees.leaves(value, name):
-            if isinstance(leaf, int) and not isinstance(leaf, bool):
+            if isinstance(leaf, int) and not isinstance(leaf, bool) and not _NO_SIZE.search(path):
                 found.setdefault(leaf, []).append(path)
     return found
 

@@ -71,3 +71,41 @@ spares = [
     pb.case(DetachesFirst, x(3)),
     pb.case(UsesGrad, x(3)),
 ]
+
+
+class RecomputesLayer(torch.autograd.Function):
+    """The parameters' gradients go past the engine: autograd.grad and hooks never see them."""
+
+    @staticmethod
+    def forward(ctx, x, layer):
+        ctx.save_for_backward(x)
+        ctx.layer = layer
+        with torch.no_grad():
+            return layer(x)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        with torch.enable_grad():
+            inner = x.detach().requires_grad_()
+            ctx.layer(inner).backward(dy)
+        return inner.grad, None
+
+
+class RecomputesFrozenLayer(RecomputesLayer):
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        with torch.enable_grad():
+            inner = x.detach().requires_grad_()
+            return torch.autograd.grad(ctx.layer(inner), inner, dy)[0], None
+
+
+def layer(grad):
+    return torch.nn.Linear(4, 3, dtype=torch.float64).requires_grad_(grad)
+
+
+kills.append(pb.case(lambda t, m: RecomputesLayer.apply(t, m), x(2, 4), layer(True)))
+spares += [pb.case(lambda t, m: RecomputesFrozenLayer.apply(t, m), x(2, 4), layer(False))]

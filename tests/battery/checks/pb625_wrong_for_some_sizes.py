@@ -333,6 +333,25 @@ class WeightsOneChannel(WeightsChannels):
         return dy * weight.mean(1, keepdim=True), dy * image
 
 
+class Masks(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, image, mask):
+        ctx.save_for_backward(image, mask)
+        return image * mask
+
+    @staticmethod
+    def backward(ctx, dy):
+        image, mask = ctx.saved_tensors
+        return dy * mask, (dy * image).sum_to_size(mask.shape)
+
+
+class MasksFirstChannel(Masks):
+    @staticmethod
+    def backward(ctx, dy):
+        image, mask = ctx.saved_tensors
+        return dy * mask, (dy * image)[:, :1]
+
+
 class FixedPoint(torch.autograd.Function):
     """Converges for small w only; a larger matrix of entries as large has a larger norm."""
 
@@ -371,10 +390,12 @@ kills += [
     pb.case(PoolsSquares, x(2, 4, 4)),
     pb.case(PoolsUpTo32, x(2, 4, 6)),
     pb.case(WeightsOneChannel, x(2, 1, 3, 4), x(2, 1, 3, 4)),
+    pb.case(MasksFirstChannel, x(2, 1, 3, 4), x(2, 1, 3, 4)),
 ]
 spares += [
     pb.case(Pools, x(2, 4, 4)),
     pb.case(WeightsChannels, x(2, 1, 3, 4), x(2, 1, 3, 4)),
+    pb.case(Masks, x(2, 1, 3, 4), x(2, 1, 3, 4)),
     pb.case(FixedPoint, (x(4, 4).detach() * 0.2).requires_grad_(), x(4)),
     pb.case(Corner, x(3, 3)),
 ]

@@ -9,14 +9,17 @@ from collections.abc import Iterator
 from types import FunctionType
 
 from ...report.finding import Evidence, Finding, Severity
-from .. import tolerance
 from ..base import Check, Skipped
+from ..locate import locate_at
 from ..probe import Probe, gradient_name
 from ..refusals import blames_torch
 from ..size_sweep import Sweep, Trial
+from ..sizes import Resizer
 
 BUDGET = 0.5
 THOROUGH_BUDGET = 5.0
+ENOUGH = 2
+"""At how many other sizes of an axis the gradient must be right for an error at one of them to be no matter of what the sizes have to be."""
 _HALVES = re.compile(r"chunk\((\w+, *)?(chunks=)?2\b|// ?2\b|int\([^)]*/ ?2\b|::2\b|,? ?2\)\.unbind|unflatten\(|view_as_complex|tensor_split\(")
 
 
@@ -41,7 +44,8 @@ class WrongForSomeSizes(Check):
 
     Limits:
         The sweep stops after half a second (5 s with ``--thorough``). Sizes that belong together without being equal (n and n - 1, n and n / 2)
-        change alone: an error of backward there is a note, unless the size is the batch. A gradient that is wrong for every odd size and right for
+        change alone: an error of backward there is a note, unless the size is the batch (an error), or other sizes of the same axis are right (a
+        warning). A gradient that is wrong for every odd size and right for
         every even one is a note where forward splits in halves (rotary embeddings, gated units).
     """
 
@@ -65,6 +69,8 @@ class WrongForSomeSizes(Check):
         value = trial.value
         assert value is not None
         name = gradient_name(value.path)
+        there = Resizer(probe.exact).resized(trial.symbol, trial.size)
+        spot = None if there is None else locate_at(probe, value.path, there)
         halves = trial.pairs and halves_in_forward(probe)
         stays = trial.symbol.stays
         severity: Severity = "note" if halves or not (trial.symbol.joint or stays) else "warning" if probe.case.invented or stays else "error"
@@ -73,15 +79,10 @@ class WrongForSomeSizes(Check):
             f"{probe.backward_name} returns a wrong {name} when {trial.symbol.said} is {trial.size}" + (f" and {stays}" if stays else ""),
             severity=severity,
             evidence=[
-                Evidence(
-                    f"{trial.symbol.said} = {trial.size}, {value.path} moved along a random direction{_right(trial)}",
-                    f"{value.got:.6g}",
-                    f"{value.expected:.6g}",
-                    value.error,
-                    value.tolerance,
-                    tolerance.WHY_DIFFERENCE,
-                )
+                value.evidence(f"{trial.symbol.said} = {trial.size}, {value.path} moved along a random direction{_right(trial)}"),
+                *([] if spot is None else [spot.evidence]),
             ],
+            attachments=None if spot is None else spot.attachments,
             cause="forward splits in halves, and every even size is right"
             if halves
             else "backward takes one axis for another of the same size, or looks only at the first entry of an axis of size 1"
@@ -95,8 +96,9 @@ class WrongForSomeSizes(Check):
 
     def _crash(self, probe: Probe, trial: Trial) -> Finding:
         assert trial.error is not None
-        certain = trial.symbol.batch and trial.symbol.joint and not trial.by_chance and not blames_torch(trial.error)
-        severity: Severity = "note" if not certain else "warning" if probe.case.origin == "searched" else "error"
+        certain = trial.symbol.batch and trial.symbol.joint and trial.symbol.step == 1 and not trial.by_chance and not blames_torch(trial.error)
+        now_and_then = trial.right >= ENOUGH and not blames_torch(trial.error)
+        severity: Severity = "error" if certain and probe.case.origin != "searched" else "warning" if certain or now_and_then else "note"
         torch = blames_torch(trial.error)
         return self.finding(
             probe,
