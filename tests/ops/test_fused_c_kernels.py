@@ -74,6 +74,18 @@ def test_swiglu(shape, ran):
     assert ran == ["swiglu_backward"]
 
 
+def test_softmax_cross_entropy_whatever_the_default_dtype(ran):
+    (logits,), target = drawn((5, 4)), torch.tensor([0, 1, 2, 3, 0])
+    want = pb.ops.softmax_cross_entropy(logits, target)
+    torch.set_default_dtype(torch.float64)
+    try:
+        got = pb.ops.softmax_cross_entropy(logits, target)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert ran == ["cross_entropy_forward"] * 2
+    assert torch.equal(got, want)
+
+
 @pytest.mark.parametrize("shape", [*SHAPES, (2, 9000)])
 @pytest.mark.parametrize("keepdim", [False, True])
 def test_logsumexp(shape, keepdim, ran):

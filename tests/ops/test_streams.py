@@ -5,6 +5,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 from pathlib import Path
 
 import pytest
@@ -261,3 +262,31 @@ def test_data_parallel_ranks_repeat_their_own_masks():
     masks, norms = zip(*(lines[0].split() for lines in printed), strict=True)
     assert masks[0] != masks[1]
     assert norms[0] == norms[1]
+
+
+def test_the_first_call_of_a_thread_may_be_in_inference_mode_and_under_other_defaults():
+    x = torch.linspace(-1, 1, 3000)
+    want = [op(x, 0.5, seed=3) for op in (pb.ops.dropout, pb.ops.add_noise)]
+    found = []
+
+    def first():
+        with torch.inference_mode(), torch.device("meta"):
+            torch.set_default_dtype(torch.float64)
+            try:
+                found.extend(op(x, 0.5, seed=3) for op in (pb.ops.dropout, pb.ops.add_noise))
+            finally:
+                torch.set_default_dtype(torch.float32)
+        leaf = x.clone().requires_grad_()
+        found.extend(op(leaf, 0.5, seed=3).detach() for op in (pb.ops.dropout, pb.ops.add_noise))
+
+    thread = threading.Thread(target=first)
+    thread.start()
+    thread.join()
+    assert len(found) == 4
+    for got, expected in zip(found, want * 2, strict=True):
+        assert torch.equal(got, expected)
+
+
+def test_a_probability_next_to_one_drops_nearly_all():
+    assert int(mask(4, 100_000, 1 - 1e-12).sum()) == 0
+    assert streams.threshold(1 - 1e-12) == 2**31 - 1

@@ -205,14 +205,14 @@ def normal(seed: Tensor, like: Tensor) -> Tensor:
 
 def normal_blocks(seed: int, count: int) -> Iterator[tuple[slice, Tensor]]:
     """Yield the normal numbers of `count` places on the CPU block by block, in a buffer that the next block overwrites."""
-    middle, one = constant(_MIDDLE, torch.float32), constant(1.0, torch.float32)
+    middle, one, minus_eight, half_turn = [constant(value, torch.float32) for value in (_MIDDLE, 1.0, -8.0, math.pi * 2.0**-32)]
     for block, start in enumerate(range(0, count, BLOCK)):
         size = min(BLOCK, count - start)
         part = _scratch.part(size)
         _fill(seed, block, part)
-        twice = torch.add(middle, part.twice.copy_(part.first_word), alpha=2.0**-32, out=part.twice).log_().mul_(-8).sqrt_()
+        twice = torch.add(middle, part.twice.copy_(part.first_word), alpha=2.0**-32, out=part.twice).log_().mul_(minus_eight).sqrt_()
         # cos a = 2 / (1 + t²) - 1 and sin a = 2 t / (1 + t²) with t = tan(a / 2): one slow function instead of two
-        tan = part.tan.copy_(part.second_word).mul_(math.pi * 2.0**-32).tan_()
+        tan = part.tan.copy_(part.second_word).mul_(half_turn).tan_()
         share = torch.div(twice, torch.addcmul(one, tan, tan, out=part.share), out=part.share)
         torch.sub(share, twice, alpha=0.5, out=part.first)
         torch.mul(share, tan, out=part.second)

@@ -95,7 +95,7 @@ def _noisy(x: Tensor, std: float | Tensor, state: Tensor) -> Tensor:
     if not (streams.on_cpu(x) and x.is_contiguous() and x.dtype is torch.float32):
         return x + std * streams.normal(state, x).to(x.dtype)
     out = torch.empty_like(x)
-    source, target = x.view(-1), out.view(-1)
+    source, target = (x, out) if x.dim() == 1 else (x.view(-1), out.view(-1))
     for where, noise in streams.normal_blocks(int(state), x.numel()):
         torch.add(source[where], noise, alpha=std, out=target[where])
     return out
