@@ -426,3 +426,140 @@ spares += [
     pb.case(PairSum, x(3, 4), positive(3, 1).detach(), 0.3),
     pb.case(GrowsByLength, x(3, 4), positive(4).detach()),
 ]
+
+
+class ScalesByMagnitude(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, gain):
+        ctx.save_for_backward(x, gain)
+        return x * gain.abs()
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, gain = ctx.saved_tensors
+        return dy * gain.abs(), (dy * x).sum(0) * gain.sign()
+
+
+class ForgetsTheSign(ScalesByMagnitude):
+    @staticmethod
+    def backward(ctx, dy):
+        x, gain = ctx.saved_tensors
+        return dy * gain.abs(), (dy * x).sum(0)
+
+
+class LogOfPositive(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.sqrt() * x.log()
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return dy * (x.log() / 2 + 1) / x.sqrt()
+
+
+def positive(*shape):
+    return (x(*shape).detach().abs() + 0.25).requires_grad_()
+
+
+class PairEnergies(torch.autograd.Function):
+    """Padded pairs hold -1."""
+
+    @staticmethod
+    def forward(ctx, x, first, second):
+        d = x[first] - x[second]
+        ctx.save_for_backward(d, first, second)
+        ctx.count = len(x)
+        return torch.where((first < 0)[:, None], 0.0, d.square())
+
+    @staticmethod
+    def backward(ctx, dy):
+        d, first, second = ctx.saved_tensors
+        force = torch.where((first < 0)[:, None], 0.0, 2 * d * dy)
+        grad = dy.new_zeros((ctx.count, d.shape[1]))
+        return grad.index_put((first,), force, accumulate=True).index_put((second,), -force, accumulate=True), None, None
+
+
+class PadsPullOnTheLast(PairEnergies):
+    @staticmethod
+    def backward(ctx, dy):
+        d, first, second = ctx.saved_tensors
+        force = 2 * d * dy
+        grad = dy.new_zeros((ctx.count, d.shape[1]))
+        return grad.index_put((first,), force, accumulate=True).index_put((second,), -force, accumulate=True), None, None
+
+
+class SymmetricExponential(torch.autograd.Function):
+    """Autograd through eigh is NaN where eigenvalues are equal; the derivative exists."""
+
+    @staticmethod
+    def forward(ctx, x):
+        values, vectors = torch.linalg.eigh((x + x.mT) / 2)
+        ctx.save_for_backward(values, vectors)
+        return vectors * values.exp()[..., None, :] @ vectors.mT
+
+    @classmethod
+    def through(cls, ctx, dy, equal):
+        values, vectors = ctx.saved_tensors
+        a, b = values[..., :, None], values[..., None, :]
+        near = (a - b).abs() < 1e-9
+        quotients = torch.where(near, equal(a, b), (a.exp() - b.exp()) / torch.where(near, 1.0, a - b))
+        grad = vectors @ (quotients * (vectors.mT @ dy @ vectors)) @ vectors.mT
+        return (grad + grad.mT) / 2
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        return cls.through(ctx, dy, lambda a, b: ((a + b) / 2).exp())
+
+
+class ForgetsEqualEigenvalues(SymmetricExponential):
+    @classmethod
+    def backward(cls, ctx, dy):
+        return cls.through(ctx, dy, lambda a, b: torch.eye(a.shape[-2], dtype=a.dtype, device=a.device) * a.exp())
+
+
+pairs = torch.tensor([0, 0, 1, 2]), torch.tensor([1, 2, 3, 3])
+kills += [
+    pb.case(ForgetsTheSign, x(3, 4), positive(4)),
+    pb.case(PadsPullOnTheLast, x(4, 3), *pairs),
+    pb.case(ForgetsEqualEigenvalues, x(3, 3)),
+]
+spares += [
+    pb.case(ScalesByMagnitude, x(3, 4), positive(4)),
+    pb.case(LogOfPositive, positive(3, 4)),
+    pb.case(PairEnergies, x(4, 3), *pairs),
+    pb.case(SymmetricExponential, x(3, 3)),
+]
+
+
+class Opacity(torch.autograd.Function):
+    """What light is left after each of several layers."""
+
+    @staticmethod
+    def forward(ctx, alpha):
+        left = torch.cumprod(1 - alpha, -1)
+        ctx.save_for_backward(alpha, left)
+        return left
+
+    @staticmethod
+    def backward(ctx, dy):
+        alpha, _ = ctx.saved_tensors
+        grad = torch.zeros_like(alpha)
+        for i in range(alpha.shape[-1]):
+            others = alpha.clone()
+            others[..., i] = 0
+            grad[..., i] = -(dy * torch.cumprod(1 - others, -1))[..., i:].sum(-1)
+        return grad
+
+
+class DividesByTransparency(Opacity):
+    @staticmethod
+    def backward(ctx, dy):
+        alpha, left = ctx.saved_tensors
+        after = (dy * left).flip(-1).cumsum(-1).flip(-1)
+        return -after / (1 - alpha)
+
+
+kills += [pb.case(DividesByTransparency, torch.rand(3, 4, dtype=torch.float64).requires_grad_())]
+spares += [pb.case(Opacity, torch.rand(3, 4, dtype=torch.float64).requires_grad_())]
