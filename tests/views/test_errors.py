@@ -381,3 +381,22 @@ def test_threads_may_enter_and_leave_in_any_order():
     assert torch.Tensor.add_ is not before
     second.__exit__(None, None, None)
     assert torch.Tensor.add_ is before
+
+
+def test_of_two_functions_of_one_name_neither_is_blamed():
+    def made(count):
+        class Twice(torch.autograd.Function):
+            @staticmethod
+            def forward(ctx, x):
+                return 2 * x
+
+            @staticmethod
+            def backward(ctx, dy):
+                return (2 * dy,) * count
+
+        return Twice
+
+    right, wrong = made(1), made(3)
+    text = str(explained(lambda: right.apply(wrong.apply(torch.ones(2, requires_grad=True))).sum().backward(), RuntimeError))
+    assert "Twice.backward returned an incorrect number of gradients: 3" in text
+    assert "def backward" not in text

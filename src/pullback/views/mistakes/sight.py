@@ -105,10 +105,13 @@ class Sight:
         return walk(self.roots).nodes if self.roots else []
 
     def function(self, name: str) -> type[Function] | None:
-        """Return the custom Function of a name: one of this graph, else one that the reader's code knows or defines, else the one defined last."""
-        known = [f for node in self.nodes if (f := function_of(node)) is not None and f.__name__ == name]
+        """Return the custom Function of a name: one of this graph, else one that the reader's code knows or defines, else the one defined last.
+
+        None where the graph holds several of that name, for an error of the engine does not say which of them it means.
+        """
+        known = {f for node in self.nodes if (f := function_of(node)) is not None and f.__name__ == name}
         if known:
-            return known[0]
+            return known.pop() if len(known) == 1 else None
         named = [f for f in reversed(list(functions())) if f.__name__ == name]
         seen = {id(value) for frame in self.frames for value in (frame.f_locals.get(name), frame.f_globals.get(name))}
         modules = {frame.f_globals.get("__name__") for frame in self.frames}
