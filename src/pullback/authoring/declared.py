@@ -247,7 +247,11 @@ class Declared:
         return self._set("fake", function, positional(function))
 
     def inference(self, function: F) -> F:
-        """Decorate another forward, for calls in which nobody wants a gradient: it returns the same output, and need not work for backward."""
+        """Decorate another forward, for calls in which nobody wants a gradient: it returns the same output, and need not work for backward.
+
+        It must draw the random numbers that the body draws, needed or not: the first run of a checkpoint is such a call, and the next layer would
+        draw the same numbers again.
+        """
         if self.definition.opaque or self.definition.mutates or self.definition.vmap is not None:
             raise OpError(
                 f"{self.definition.name}.inference ({place_of(function)}): an op that is opaque, changes an argument in place or has a vmap rule "
