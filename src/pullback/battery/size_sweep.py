@@ -50,7 +50,7 @@ class Trial:
         last_right: The nearest smaller size that was right, if one was tried.
         pairs: Whether odd sizes are wrong and even ones, that of the sample among them, right.
         by_chance: Whether the crash is gone when only leading axes change: the sizes were equal by chance.
-        right: At how many other sizes of the same axes the gradient was right.
+        right: At how many others of six small sizes the gradient is right, where backward raises.
     """
 
     symbol: Symbol
@@ -82,7 +82,6 @@ class Sweep:
     _start: float = field(default_factory=time.thread_time)
     _costs: dict[Symbol, list[tuple[int, float, int]]] = field(default_factory=dict)
     _growths: dict[Symbol, Growth] = field(default_factory=dict)
-    _right: dict[Symbol, set[int]] = field(default_factory=dict)
 
     @property
     def left(self) -> float:
@@ -114,20 +113,25 @@ class Sweep:
                     yield self._explained(resizer, trial)
 
     def _lone(self, resizer: Resizer, failed: set[int]) -> Iterator[Trial]:
-        """Yield what is wrong once one of two equal axes changes, or an axis of size 1 grows; every size is reported once."""
+        """Yield wrong gradients once one of two equal axes changes, or an axis of size 1 grows; every size is reported once.
+
+        An error of backward is no news there: the sizes may have to be equal.
+        """
         for symbol in lone_symbols(self.probe.exact):
             if symbol.size in failed or not counts_as_input(resizer, symbol, 2 * symbol.size):
                 continue
             for size in (2 * symbol.size, *LONE):
                 trial = self._timed(resizer, symbol, size) if size != symbol.size else None
-                if trial is not None and trial.verdict in ("wrong", "crash"):
+                if trial is not None and trial.verdict == "wrong":
                     failed.add(symbol.size)
                     yield trial
+                if trial is not None and trial.verdict in ("wrong", "crash"):
                     break
 
     def _explained(self, resizer: Resizer, trial: Trial) -> Trial:
         symbol = trial.symbol
-        trial = replace(trial, right=len(self._right.get(symbol, ())))
+        if trial.verdict == "crash" and not symbol.batch:
+            trial = replace(trial, right=sum(self._verdict(resizer, symbol, n) == "right" for n in (*EVEN, *ODD) if n != trial.size))
         if trial.verdict == "wrong" and symbol.size % 2 == 0 and trial.size % 2:
             even, odd = ([self._verdict(resizer, symbol, size) for size in sizes] for sizes in (EVEN, ODD))
             return replace(trial, pairs=all(v in ("right", "refused") for v in even) and all(v in ("wrong", "refused") for v in odd))
@@ -194,8 +198,6 @@ class Sweep:
         if verdict == "wrong" and not self._again(resizer, symbol, size):
             verdict = "unknown"
         self._costs[symbol].append((size, time.thread_time() - start, count))
-        if verdict == "right":
-            self._right.setdefault(symbol, set()).add(size)
         self.tried += 1
         return Trial(symbol, size, verdict, error, value)
 

@@ -352,6 +352,26 @@ class MasksFirstChannel(Masks):
         return dy * mask, (dy * image)[:, :1]
 
 
+class Strides(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, stride):
+        ctx.stride, ctx.size = stride, x.shape[-1]
+        return x[..., ::stride] * 2
+
+    @staticmethod
+    def backward(ctx, dy):
+        grad = dy.new_zeros((*dy.shape[:-1], ctx.size))
+        grad[..., :: ctx.stride] = 2 * dy
+        return grad, None
+
+
+class StridesOnlyWhereItDivides(Strides):
+    @staticmethod
+    def backward(ctx, dy):
+        spread = torch.stack((2 * dy, torch.zeros_like(dy)), -1).flatten(-2)
+        return spread[..., :-1], None
+
+
 class FixedPoint(torch.autograd.Function):
     """Converges for small w only; a larger matrix of entries as large has a larger norm."""
 
@@ -391,11 +411,13 @@ kills += [
     pb.case(PoolsUpTo32, x(2, 4, 6)),
     pb.case(WeightsOneChannel, x(2, 1, 3, 4), x(2, 1, 3, 4)),
     pb.case(MasksFirstChannel, x(2, 1, 3, 4), x(2, 1, 3, 4)),
+    pb.case(StridesOnlyWhereItDivides, x(3, 5), 2),
 ]
 spares += [
     pb.case(Pools, x(2, 4, 4)),
     pb.case(WeightsChannels, x(2, 1, 3, 4), x(2, 1, 3, 4)),
     pb.case(Masks, x(2, 1, 3, 4), x(2, 1, 3, 4)),
+    pb.case(Strides, x(3, 5), 2),
     pb.case(FixedPoint, (x(4, 4).detach() * 0.2).requires_grad_(), x(4)),
     pb.case(Corner, x(3, 3)),
 ]
