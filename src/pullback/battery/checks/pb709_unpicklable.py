@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import pickle
+import re
 import sys
 import types
 from collections.abc import Iterator
@@ -16,6 +17,7 @@ from ..base import Check, Skipped
 from ..probe import Probe
 
 LARGEST = 1 << 26
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class Unpicklable(Check):
@@ -66,7 +68,7 @@ class Unpicklable(Check):
             probe,
             f"{probe.target.name} cannot be pickled: it is, or holds, something local to a function",
             location=probe.target.location,
-            evidence=[Evidence(what, got=f"{type(error).__name__}: {error}", expected="bytes")],
+            evidence=[Evidence(what, got=f"{type(error).__name__}: {_ADDRESS.sub('', str(error))}", expected="bytes")],
             cause="pickle finds functions and classes by name, and a local one has none that can be imported",
             certain=True,
             fix="return an instance of a small class with __call__, or functools.partial of a function at the top of the module",
