@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import torch
 import torch.nn.functional as F
 from torch.autograd import Function
@@ -518,3 +520,39 @@ class SoftLookup(Function):
         if grad.shape != weights.shape:
             raise RuntimeError(f"Mismatch in shape: the gradient has shape {list(grad.shape)} and the weights have shape {list(weights.shape)}")
         return grad
+
+
+class Leak(NamedTuple):
+    rate: float = 0.9
+    rest: float = 0.1
+
+
+class LeakyStep(Function):
+    """Its settings come as a tuple with names, which a default gives."""
+
+    expects = ("v", "current")
+
+    @staticmethod
+    def forward(ctx, v, current, p: Leak = Leak()):  # noqa: B008
+        ctx.rate = p.rate
+        return p.rest + p.rate * (v - p.rest) + (1 - p.rate) * current
+
+    @staticmethod
+    def backward(ctx, dy):
+        return ctx.rate * dy, (1 - ctx.rate) * dy, None
+
+
+class RealAndImaginary(Function):
+    expects = ("image",)
+
+    @staticmethod
+    def forward(ctx, image, matrices):
+        if not isinstance(matrices, tuple) or len(matrices) != 2:
+            raise TypeError("matrices must be a 2-tuple of (real, imaginary)")
+        ctx.save_for_backward(*matrices)
+        return image @ matrices[0], image @ matrices[1]
+
+    @staticmethod
+    def backward(ctx, dreal, dimaginary):
+        real, imaginary = ctx.saved_tensors
+        return dreal @ real.T + dimaginary @ imaginary.T, None

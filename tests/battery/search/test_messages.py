@@ -64,6 +64,14 @@ def gradient_of_other_shape():
     Grads.apply(torch.ones(3, requires_grad=True), torch.ones(2, requires_grad=True)).sum().backward()
 
 
+def only_tuples(given):
+    raise TypeError(f"expected a 2-tuple of tensors, got {type(given).__name__}")
+
+
+def scripted(given):
+    raise RuntimeError(f"f() Expected a value of type 'List[Tensor]' for argument 'x' but instead found type '{type(given).__name__}'.")
+
+
 PROVOKED = {
     "unpack": unpack_three,
     "no attribute": lambda: number.clone(),
@@ -96,6 +104,9 @@ PROVOKED = {
     "gradient shape": gradient_of_other_shape,
     "missing key": lambda: {}["mean"],
     "operand types": lambda: x < "a",  # type: ignore[operator]
+    "tuple wanted": lambda: isinstance(x, tuple) or only_tuples(x),
+    "mapping wanted": lambda: dict(**x),  # type: ignore[arg-type]
+    "type of TorchScript": lambda: scripted(x),
     "nothing in a list": lambda: torch.cat([]),
     "call with other arguments": lambda: (lambda a, b: a)(x),  # type: ignore[call-arg]
 }

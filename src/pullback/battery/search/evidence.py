@@ -196,7 +196,7 @@ def ints_values(trait: Trait) -> list[tuple[int, ...]]:
 def _lists(trait: Trait) -> list[Spec]:
     one = tensor(3, 4, grad=trait.grad is not False)
     counts = _distinct([trait.members or 2, 2, 3, 1])
-    return [Spec("tensors", items=(one,) * n) for n in counts] + [Spec("tensors", items=(one,) * n, value="tuple") for n in counts]
+    return [Spec("tensors", items=(one,) * n, value=value) for n in counts for value in (None, "tuple")]
 
 
 def _objects(slot: Slot, trait: Trait, kind: str = "object") -> list[Spec]:

@@ -77,6 +77,28 @@ def _not_sequence(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
             yield from moment.kind_change(name, kind)
 
 
+@message("tuple wanted", r"\btuple\b(?! index)")
+def _tuple(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    for name in moment.suspects:
+        spec = moment.spec(name)
+        if spec.kind == "tensors" and spec.value != "tuple":
+            yield {name: spec.with_(value="tuple")}
+
+
+@message("mapping wanted", r"must be a mapping")
+def _mapping(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    for name in moment.suspects:
+        yield {name: Spec("dict", value=(), items=())}
+
+
+@message("type of TorchScript", r"expected a value of type '(?:Optional\[)?([\w.\[\]]+?)\]?' for argument '(\w+)'")
+def _scripted(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    wanted = match[1].lower()
+    kind = "tensors" if "list[tensor" in wanted else "ints" if "list[int" in wanted else next((k for word, k in _TYPES if word in wanted), "tensor")
+    for name in [match[2]] if match[2] in moment.evidence.traits else moment.suspects:
+        yield from moment.kind_change(name, kind)
+
+
 @message(
     "index wanted",
     r"scalar type (?:long|int)|indices must be|indices (?:to|of) be|int64|int32|used as indices must be|\blong(?:tensor)?\b|integral|"

@@ -143,6 +143,9 @@ def note_annotation(annotation: Any, trait: Trait) -> None:
         trait.constants.append(word)
 
 
+OF_ITS_OWN = 50.0
+"""Settings that the author gives as an object are better than any that is made up from the attributes read."""
+
 _DEFAULTS: tuple[tuple[type | tuple[type, ...], str, Callable[[Any], float]], ...] = (
     (bool, "bool", lambda v: 2.5),
     (int, "int", lambda v: 1.8),
@@ -162,7 +165,7 @@ def note_default(default: Any, trait: Trait) -> None:
         trait.optional = True
         return
     for types, kind, weight in _DEFAULTS:
-        if isinstance(default, types):
+        if isinstance(default, types) and not hasattr(default, "_fields"):
             trait.score(kind, weight(default))
             trait.defaults[kind] = tuple(default) if isinstance(default, (tuple, list)) else default
             if kind in ("int", "float"):
@@ -170,4 +173,4 @@ def note_default(default: Any, trait: Trait) -> None:
             if kind == "int":
                 trait.score("float", 0.6)
             return
-    trait.score("default", 2.0)
+    trait.score("default", 2.0 if isinstance(default, torch.Tensor) or callable(default) else OF_ITS_OWN)
