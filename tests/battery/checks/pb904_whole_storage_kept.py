@@ -75,3 +75,20 @@ def x(*shape):
 
 kills = [pb.case(SavesRow, x(3, 4)), pb.case(SavesColumn, x(3, 4))]
 spares = [pb.case(SavesClone, x(3, 4)), pb.case(SavesParts, x(3, 4)), pb.case(SavesTransposed, x(3, 4))]
+
+
+class SavesSparse(torch.autograd.Function):
+    """A sparse tensor keeps its indices beside its values, and no block that is larger than both."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x.clamp(min=0).to_sparse())
+        return x.clamp(min=0)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (kept,) = ctx.saved_tensors
+        return dy * (kept.to_dense() > 0)
+
+
+spares.append(pb.case(SavesSparse, x(3, 4)))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import torch
+
 from ... import _compat
 from ...capture.saved import Kept, storage_bytes
 from ...report.finding import Evidence, Finding
@@ -65,7 +67,7 @@ class WholeStorageKept(Check):
 
 def _counts(origin: Origin) -> bool:
     """Whether the kept tensor is this call's own, or a part of an argument that is smaller than what the caller passed."""
-    if origin.source in ("reachable", "persistent", "output"):
+    if origin.source in ("reachable", "persistent", "output") or origin.kept.tensor.layout is not torch.strided:
         return False
     return origin.source == "inside" or _compat.base_of(origin.kept.tensor) is not None
 
