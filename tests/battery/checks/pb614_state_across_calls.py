@@ -236,3 +236,44 @@ class SparseTimesDense(torch.autograd.Function):
 
 
 spares.append(pb.case(SparseTimesDense, torch.eye(3, dtype=torch.float64).to_sparse(), x(3, 2)))
+
+
+class KeepsScaledTable(torch.autograd.Function):
+    """One buffer for the weights of all calls; what differs between two calls may be the scale alone."""
+
+    BUFFER: torch.Tensor | None = None
+
+    @classmethod
+    def table(cls, codes, scale):
+        if KeepsScaledTable.BUFFER is None or KeepsScaledTable.BUFFER.dtype != scale.dtype or KeepsScaledTable.BUFFER.device != scale.device:
+            KeepsScaledTable.BUFFER = torch.empty(codes.shape, dtype=scale.dtype, device=scale.device)
+        return torch.mul(codes, scale, out=KeepsScaledTable.BUFFER)
+
+    @staticmethod
+    def forward(ctx, x, codes, scale):
+        ctx.table = KeepsScaledTable.table(codes, scale)
+        return x @ ctx.table
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy @ ctx.table.t(), None, None
+
+
+class ScalesAgain(KeepsScaledTable):
+    @staticmethod
+    def forward(ctx, x, codes, scale):
+        ctx.save_for_backward(codes, scale)
+        return x @ KeepsScaledTable.table(codes, scale)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy @ KeepsScaledTable.table(*ctx.saved_tensors).t(), None, None
+
+
+def quantised():
+    codes = torch.arange(-4, 4).reshape(4, 2)
+    return torch.linspace(-1, 2, 12, dtype=torch.float64).reshape(3, 4).requires_grad_(), codes, torch.tensor(0.25, dtype=torch.float64)
+
+
+kills.append(pb.case(KeepsScaledTable, *quantised()))
+spares.append(pb.case(ScalesAgain, *quantised()))

@@ -421,3 +421,22 @@ spares += [
     pb.case(FixedPoint, (x(4, 4).detach() * 0.2).requires_grad_(), x(4)),
     pb.case(Corner, x(3, 3)),
 ]
+
+
+class Gated(torch.autograd.Function):
+    """Two halves of one tensor: forward takes an odd width only where one half has a single column, by broadcasting."""
+
+    @staticmethod
+    def forward(ctx, packed):
+        gate, value = packed.chunk(2, -1)
+        ctx.save_for_backward(gate, value)
+        return gate.sigmoid() * value
+
+    @staticmethod
+    def backward(ctx, dy):
+        gate, value = ctx.saved_tensors
+        s = gate.sigmoid()
+        return torch.cat([dy * value * s * (1 - s), dy * s], -1)
+
+
+spares.append(pb.case(Gated, torch.linspace(-1, 2, 24, dtype=torch.float64).reshape(3, 8).requires_grad_()))

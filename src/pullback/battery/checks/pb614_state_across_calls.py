@@ -252,8 +252,9 @@ class StateAcrossCalls(Check):
 
 def _seconds(first: Evaluator) -> Iterator[tuple[Evaluator, str]]:
     """Yield the same call with other values, and with fewer rows."""
-    leaves = [leaf for leaf in first.leaves if differentiable(leaf.template) and leaf.wanted and leaf.template.layout is torch.strided]
-    yield first.variant({leaf.path: _other(leaf.template) for leaf in leaves}), "with other values"
+    floating = [leaf for leaf in first.leaves if differentiable(leaf.template) and leaf.template.layout is torch.strided]
+    leaves = [leaf for leaf in floating if leaf.wanted]
+    yield first.variant({leaf.path: _other(leaf.template) for leaf in floating}), "with other values"
     rows = {leaf.template.shape[0] for leaf in leaves if leaf.template.dim()}
     if len(rows) == 1 and (n := rows.pop()) > 1:
         dense = [leaf for leaf in first.leaves if leaf.template.dim() and leaf.template.layout is torch.strided]
