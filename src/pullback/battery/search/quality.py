@@ -83,12 +83,16 @@ def _draw_flags(attempt: Attempt, run_state: Run, seed: int) -> list[Flag]:
 
 def _repeat_flags(attempt: Attempt, run_state: Run, seed: int) -> list[Flag]:
     """Runs must be bitwise equal although freed memory holds other numbers each time: reading memory never written shows here."""
+    from ..honesty import nan_in_fresh_memory
+
     like = [*attempt.outputs, *(g for g in attempt.gradients if g is not None)]
     for number in (3.7e7, -1.9e5):
         _dirty_freed_memory(like, number)
         if not same_results(attempt, run_state(attempt.state, seed)):
             return [("two runs with the same seed differ", "")]
-    return []
+    with nan_in_fresh_memory():
+        again = run_state(attempt.state, seed)
+    return [("two runs with the same seed differ where fresh memory is filled", "")] if again.stage == "not-finite" else []
 
 
 def _dirty_freed_memory(like: Sequence[torch.Tensor], number: float) -> None:
