@@ -97,6 +97,10 @@ class Repeats:
     backward_draws: bool
 
 
+class SparseOutput(TypeError):
+    """An output that carries a gradient is not dense."""
+
+
 class Probe:
     """One case under examination.
 
@@ -189,6 +193,9 @@ class Probe:
             outcome = self._first_forward()
         except UserCodeError as error:
             return Baseline(forward_error=error)
+        sparse = [path for path, y in zip(outcome.paths, outcome.outputs, strict=True) if y.requires_grad and y.layout is not torch.strided]
+        if sparse:
+            return Baseline(forward_error=UserCodeError("forward", SparseOutput(f"{', '.join(sparse)} is sparse; dense outputs can be checked")))
         functions = [self.target.function] if self.target.function else functions_in(outcome.outputs)
         result = Baseline(outcome, self.cotangents(outcome), functions=functions)
         if not outcome.carrying:

@@ -22,7 +22,7 @@ from .base import Check, Skipped, Unsupported, all_checks
 from .draws import stream
 from .evaluate import UserCodeError
 from .guards import guarded
-from .probe import Probe, Settings
+from .probe import Probe, Settings, SparseOutput
 from .process_state import preserved_state
 from .ranks import group_of_one
 
@@ -91,13 +91,17 @@ class _Run:
         error = self.probe.baseline.forward_error
         if error is None:
             return None
+        sparse = isinstance(error.error, SparseOutput)
+        why = "it returns a sparse tensor" if sparse else "forward refuses the given inputs"
         return _tool_finding(
             self.probe,
             "PB004",
             "note",
-            f"{self.probe.target.name} could not be checked: forward refuses the given inputs",
+            f"{self.probe.target.name} could not be checked: {why}",
             error,
-            "Pass inputs that the forward takes: pb.check(op, (x, ...)) or pullback_cases() in the file.",
+            "Check a function that calls it and returns .to_dense()."
+            if sparse
+            else "Pass inputs that the forward takes: pb.check(op, (x, ...)) or pullback_cases() in the file.",
         )
 
     def _report_crash(self) -> None:
