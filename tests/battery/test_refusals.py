@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import pullback as pb
 from pullback.battery.evaluate import UserCodeError
 from pullback.battery.refusals import blames_torch, refuses
 
