@@ -440,3 +440,29 @@ class Gated(torch.autograd.Function):
 
 
 spares.append(pb.case(Gated, torch.linspace(-1, 2, 24, dtype=torch.float64).reshape(3, 8).requires_grad_()))
+
+
+class Rotates(torch.autograd.Function):
+    """The first columns by pairs, as far as there are angles."""
+
+    @staticmethod
+    def turned(x, cos, sin):
+        r = cos.shape[-1]
+        a, b, rest = x[..., :r], x[..., r : 2 * r], x[..., 2 * r :]
+        return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], -1)
+
+    @staticmethod
+    def forward(ctx, x, cos, sin):
+        ctx.save_for_backward(cos, sin)
+        r = cos.shape[-1]
+        a, b, rest = x[..., :r], x[..., r : 2 * r], x[..., 2 * r :]
+        return torch.cat([a * cos - b * sin, b * cos + a * sin, rest], -1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        cos, sin = ctx.saved_tensors
+        return Rotates.turned(dy, cos, -sin), None, None
+
+
+angles = torch.linspace(0, 2, 10, dtype=torch.float64).reshape(5, 2)
+spares.append(pb.case(Rotates, torch.linspace(-1, 2, 60, dtype=torch.float64).reshape(3, 5, 4).requires_grad_(), angles.cos(), angles.sin()))

@@ -20,7 +20,9 @@ BUDGET = 0.5
 THOROUGH_BUDGET = 5.0
 ENOUGH = 2
 """At how many other sizes of an axis the gradient must be right for an error at one of them to be no matter of what the sizes have to be."""
-_HALVES = re.compile(r"chunk\((\w+, *)?(chunks=)?2\b|// ?2\b|int\([^)]*/ ?2\b|::2\b|,? ?2\)\.unbind|unflatten\(|view_as_complex|tensor_split\(")
+_HALVES = re.compile(
+    r"chunk\((\w+, *)?(chunks=)?2\b|// ?2\b|int\([^)]*/ ?2\b|::2\b|,? ?2\)\.unbind|unflatten\(|view_as_complex|tensor_split\(|: ?2 ?\* ?\w+\]"
+)
 
 
 class WrongForSomeSizes(Check):
