@@ -24,7 +24,7 @@ _NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]?\d+)?")
 _TRIANGLES = ((torch.triu, 1), (torch.tril, -1))
 DEPENDENT_CODES = VALUE_CODES | {"PB503", "PB625"}
 REGULARISED = 1e-5
-"""A gradient that is right at the sample and off by less than this part of itself at special values is regularised there, not wrong."""
+"""A gradient that is right at the sample and off by less than this part of itself at special values of its input is regularised there, not wrong."""
 MANY_STEPS = 16
 
 
@@ -48,7 +48,7 @@ def guarded(probe: Probe, finding: Finding) -> Finding:
             cause=f"forward reads one triangle of {place}, and backward shares the gradient between both: for symmetric changes it is right",
             fix=f"Nothing, if {place} is always symmetric; else return the gradient of the triangle that forward reads.",
         )
-    share = _share(finding) if finding.code == "PB502" else None
+    share = _share(finding) if finding.code == "PB502" and f", at {place} with " in finding.message else None
     if share is not None and share < REGULARISED:
         return replace(
             finding,
