@@ -30,8 +30,9 @@ class WritesGradField(Check):
         ``torch.autograd.grad(y, x, grad_output)`` inside backward, on a detached copy of x, and return the result.
 
     Limits:
-        Only arguments, and the parameters of modules among them (a warning), are looked at.
-        Functions that work only under ``.backward()`` (reentrant checkpointing) are skipped.
+        Only arguments are looked at, and the parameters of modules among them: a note, since functions that recompute a module (reentrant checkpointing)
+        mean it so, at the price of working only under ``.backward()``.
+        Functions that refuse ``torch.autograd.grad`` are skipped.
     """
 
     code = "PB623"
@@ -53,7 +54,7 @@ class WritesGradField(Check):
             yield self.finding(
                 probe,
                 f"{probe.backward_name} writes into {path}.grad",
-                severity="warning",
+                severity="note",
                 evidence=[Evidence(f"{path}.grad after torch.autograd.grad with respect to other inputs", "a tensor", "None")],
                 cause="backward() is called inside backward on a graph that leads to the parameters of a module that was passed in",
                 fix="Pass the parameters (*module.parameters()) to apply, and return their gradients, taken with torch.autograd.grad.",
