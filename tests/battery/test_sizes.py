@@ -1,8 +1,10 @@
 """Sizes change together, and contents keep their character."""
 
+import pytest
 import torch
 
 from pullback.battery.probe import Probe
+from pullback.battery.size_sweep import Sweep, Trial
 from pullback.battery.sizes import MAX_ELEMENTS, Resizer, refill, symbols
 from pullback.capture.case import case
 
@@ -87,3 +89,42 @@ def test_floats_keep_sign_range_and_masks():
     edges = refill(torch.tensor([0.1, 0.5, 0.7]), [9], 3, 9, generator())
     assert bool((edges.diff() >= 0).all())
     assert refill(torch.ones(3), [0], 3, 0, generator()).shape == (0,)
+
+
+def test_a_permutation_of_one_axis_stays_one_where_another_axis_shrinks():
+    call = evaluator(x(3, 4), torch.tensor([0, 2, 1]))
+    other = next(s for s in symbols(call) if s.size == 4)
+    assert Resizer(call).resized(other, 1).arguments().args[1].tolist() == [0, 2, 1]
+
+
+@pytest.mark.parametrize("slow_at", [(), (1025,), (1025, 4732)])
+def test_a_pass_that_is_slow_by_chance_does_not_end_the_sweep(monkeypatch, slow_at):
+    def tried(sweep, resizer, symbol, size):
+        sweep._costs[symbol].append((size, 0.03 if size in slow_at else 1e-3, size))
+        return Trial(symbol, size, "right")
+
+    monkeypatch.setattr(Sweep, "_tried", tried)
+    monkeypatch.setattr(Sweep, "_bearable", lambda sweep, symbol, size: True)
+    call = evaluator(x(3))
+    symbol = symbols(call)[0]
+    sweep = Sweep(None, 1.0, ())
+    for size in (67, 129, 1025):
+        assert sweep._timed(Resizer(call), symbol, size) is not None
+    assert sweep._timed(Resizer(call), symbol, 21_847) is not None
+
+
+def test_a_size_that_is_too_dear_is_not_tried(monkeypatch):
+    def tried(sweep, resizer, symbol, size):
+        sweep._costs[symbol].append((size, 1e-10 * size**3, size))
+        return Trial(symbol, size, "right")
+
+    monkeypatch.setattr(Sweep, "_tried", tried)
+    monkeypatch.setattr(Sweep, "_bearable", lambda sweep, symbol, size: True)
+    call = evaluator(x(3))
+    symbol = symbols(call)[0]
+    sweep = Sweep(None, 1.0, ())
+    for size in (67, 129, 1025):
+        assert sweep._timed(Resizer(call), symbol, size) is not None
+    assert sweep._timed(Resizer(call), symbol, 21_847) is None
+    assert sweep.stopped
+    assert all(1e-10 * size**3 <= 1.0 for size, _, _ in sweep._costs[symbol])

@@ -34,6 +34,8 @@ ELEMENTS = 65_536
 OUTPUT_ELEMENTS = 2**20
 LONE = (7, 3)
 """Further sizes of an axis that changes alone, besides twice its own."""
+STEPS = 4
+"""How many sizes may be tried on the way to one that looks too dear from where the last one was."""
 EVEN, ODD = (4, 6, 10), (3, 5, 9)
 
 
@@ -180,7 +182,21 @@ class Sweep:
             self._tried(resizer, symbol, last[0])
             costs[-1:] = [min(last, *costs[-1:], key=lambda cost: cost[1])]
             seconds, _ = _predicted(costs, size)
+        if seconds > self.left:
+            seconds = self._climbed(resizer, symbol, size)
         return seconds <= self.left
+
+    def _climbed(self, resizer: Resizer, symbol: Symbol, size: int) -> float:
+        """Seconds to expect at `size` once sizes half-way there were tried: where torch starts to use threads, one pass may be slow by chance."""
+        costs = self._costs[symbol]
+        for _ in range(STEPS):
+            seconds, _ = _predicted(costs, size)
+            middle = math.isqrt(costs[-1][0] * size)
+            if seconds <= self.left or _predicted(costs, middle)[0] > self.left or not costs[-1][0] < middle < size:
+                break
+            if self._tried(resizer, symbol, middle) is None:
+                break
+        return _predicted(costs, size)[0]
 
     def _bearable(self, symbol: Symbol, size: int) -> bool:
         def passes(rung: int) -> list[Evaluator]:

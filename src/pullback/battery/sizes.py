@@ -191,7 +191,7 @@ def _indices(drawn: Tensor, flat: Tensor, old: int, new: int, generator: torch.G
 
 def _structured(flat: Tensor, old: int, new: int, generator: torch.Generator) -> Tensor | None:
     count = flat.numel()
-    if count == old and torch.equal(flat.sort().values, torch.arange(count, dtype=flat.dtype, device=flat.device)):
+    if count == old and _is_permutation(flat):
         in_order = torch.equal(flat, torch.arange(count, dtype=flat.dtype, device=flat.device))
         return (torch.arange(new) if in_order else torch.randperm(new, generator=generator)).to(flat)
     if count == old and count > 2 and int(flat[0]) == 0 and bool((flat.diff() >= 0).all()):
@@ -199,10 +199,14 @@ def _structured(flat: Tensor, old: int, new: int, generator: torch.Generator) ->
     return None
 
 
+def _is_permutation(flat: Tensor) -> bool:
+    return torch.equal(flat.sort().values, torch.arange(flat.numel(), dtype=flat.dtype, device=flat.device))
+
+
 def retargeted(template: Tensor, old: int, new: int) -> Tensor:
-    """Offsets and indices into an axis that changed size, although their own shape did not."""
+    """Offsets and indices into an axis that changed size, although their own shape did not; a permutation is one of its own axis."""
     flat = template.detach().reshape(-1)
-    if template.dtype is torch.bool or flat.numel() == 0 or int(flat.min()) < 0:
+    if template.dtype is torch.bool or flat.numel() == 0 or int(flat.min()) < 0 or (flat.numel() > 1 and _is_permutation(flat)):
         return template
     offsets = template.dim() == 1 and flat.numel() > 1 and int(flat[0]) == 0 and bool((flat.diff() >= 0).all()) and int(flat[-1]) == old
     if offsets:

@@ -30,8 +30,8 @@ class WritesGradField(Check):
         ``torch.autograd.grad(y, x, grad_output)`` inside backward, on a detached copy of x, and return the result.
 
     Limits:
-        Only arguments are looked at, and the parameters of modules among them: a note, since functions that recompute a module (reentrant checkpointing)
-        mean it so, at the price of working only under ``.backward()``.
+        Only arguments are looked at, and the parameters of modules among them: a note, since functions that recompute a module (reentrant
+        checkpointing) mean it so, at the price of working only under ``.backward()``.
         Functions that refuse ``torch.autograd.grad`` are skipped.
     """
 
