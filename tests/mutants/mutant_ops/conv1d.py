@@ -36,7 +36,7 @@ FAULTS = [
     ),
     ("wrong reduction", "mean-for-sum", "dy.sum((0, 2))", "dy.mean((0, 2))"),
     ("wrong reduction", "partial-rows", "dy.sum((0, 2))", "dy.sum((0, 2)) * (torch.arange(4) < 3)"),
-    ("wrong reduction", None, "dy.sum((0, 2))", "dy[0].sum(1)"),
+    ("wrong reduction", "partial-rows", "dy.sum((0, 2))", "dy[0].sum(1)"),
     ("off by one", "permuted-gradient", "F.conv_transpose1d(dy, w, padding=1)", "F.conv_transpose1d(dy, w, padding=1).roll(1, 2)"),
 ]
 WRAPPED = ["wrong when frozen", "strides ignored", "doubled", "flipped", "written grad_output"]

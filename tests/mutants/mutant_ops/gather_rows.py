@@ -24,9 +24,9 @@ def inputs():
 
 
 FAULTS = [
-    ("lost update", None, "grad.index_add_(0, index, dy)", "grad.index_copy_(0, index, dy)"),
+    ("lost update", "partial-rows", "grad.index_add_(0, index, dy)", "grad.index_copy_(0, index, dy)"),
     ("off by one", "permuted-gradient", "grad.index_add_(0, index, dy)", "grad.index_add_(0, (index + 1) % ctx.rows, dy)"),
-    ("partial rows", None, "grad.index_add_(0, index, dy)", "grad.index_add_(0, index[:-1], dy[:-1])"),
+    ("partial rows", "partial-rows", "grad.index_add_(0, index, dy)", "grad.index_add_(0, index[:-1], dy[:-1])"),
     ("wrong shape", None, "dy.new_zeros(ctx.rows, *dy.shape[1:])", "dy.new_zeros(ctx.rows + 1, *dy.shape[1:])"),
     (
         "shared buffer",
