@@ -20,21 +20,17 @@ from .search.domains import ladder
 from .value import ValueTest
 
 VALUE_CODES = frozenset({"PB501", "PB502", "PB510"})
-_NUMBER = re.compile(r"-?\d+\.?\d*(?:e[-+]?\d+)?")
 _TRIANGLES = ((torch.triu, 1), (torch.tril, -1))
 DEPENDENT_CODES = VALUE_CODES | {"PB503", "PB625"}
-REGULARISED = 1e-5
-"""A gradient that is right at the sample and off by less than this part of itself at special values of its input is regularised there, not wrong."""
 MANY_STEPS = 16
 
 
 def guarded(probe: Probe, finding: Finding) -> Finding:
     """Return `finding` as it may be reported: an error about a value is a warning at most where the inputs may be to blame.
 
-    Given and recorded inputs are taken at their word; a symmetric matrix of which forward reads one triangle is meant to be symmetric, and a gradient
-    that is off by a millionth at special values only is a note. On searched inputs an invented callable, module or object makes a value finding a
-    warning; so do a loop of too few steps and a domain of one argument (non-negative, 0/1, rows that sum to one, symmetric, …) inside which the
-    gradient is right.
+    Given and recorded inputs are taken at their word; a symmetric matrix of which forward reads one triangle is meant to be symmetric. On searched
+    inputs an invented callable, module or object makes a value finding a warning; so do a loop of too few steps and a domain of one argument
+    (non-negative, 0/1, rows that sum to one, symmetric, …) inside which the gradient is right.
     """
     if finding.code not in DEPENDENT_CODES or finding.severity != "error":
         return finding
@@ -47,14 +43,6 @@ def guarded(probe: Probe, finding: Finding) -> Finding:
             message=f"{probe.backward_name_of(place)} returns a gradient for {place} that holds for symmetric matrices only",
             cause=f"forward reads one triangle of {place}, and backward shares the gradient between both: for symmetric changes it is right",
             fix=f"Nothing, if {place} is always symmetric; else return the gradient of the triangle that forward reads.",
-        )
-    share = _share(finding) if finding.code == "PB502" and f", at {place} with " in finding.message else None
-    if share is not None and share < REGULARISED:
-        return replace(
-            finding,
-            severity="note",
-            cause=f"it is off by {share:.0e} of itself: a term that keeps a division from zero, or an iteration that stops early, shows there",
-            fix="Nothing, if it is exact enough for you.",
         )
     if probe.case.origin != "searched":
         return finding
@@ -82,15 +70,6 @@ def guarded(probe: Probe, finding: Finding) -> Finding:
     if contract is None:
         return finding
     return replace(finding, severity="warning", certain=False, cause=f"right if {contract}: is that the contract?")
-
-
-def _share(finding: Finding) -> float | None:
-    """How far a gradient is off along a direction, as a part of its size."""
-    last = finding.evidence[-1] if finding.evidence else None
-    if last is None or last.error is None:
-        return None
-    shown = [abs(float(n)) for n in _NUMBER.findall(f"{last.got} {last.expected}")]
-    return last.error / max(shown) if shown and max(shown) > 0 and math.isfinite(last.error) else None
 
 
 def _unsettled(probe: Probe) -> str:

@@ -15,7 +15,6 @@ from .evaluate import Evaluator
 
 LARGEST_NUMBER = 1e6
 NUMBERS = 6
-TURNED = "every second entry's sign turned"
 _ASKS_FOR_NEGATIVE = re.compile(r"(<|>=)\s*0\b(?!\.)|(==|!=|>)\s*-\s*1\b(?!\.)")
 
 
@@ -27,11 +26,13 @@ class Point:
         path: The input.
         name: What is special, in words: ``"some entries exactly lo = -4"``.
         value: The input's value.
+        meant: Whether inputs like the sample are sure to take such values; entries of the other sign may never come.
     """
 
     path: str
     name: str
     value: Tensor
+    meant: bool = True
 
 
 def numbers_among(evaluator: Evaluator) -> dict[str, float]:
@@ -73,7 +74,7 @@ def _points(evaluator: Evaluator) -> Iterator[Point]:
             yield Point(leaf.path, "equal entries", _replaced(x, float(x.reshape(-1)[0].detach()), slice(0, None, 2)))
             yield Point(leaf.path, "every entry equal", torch.full_like(x, float(x.reshape(-1)[-1].detach())))
             if _of_one_sign(x):
-                yield Point(leaf.path, TURNED, _replaced(x, -1.0, slice(0, None, 2), factor=True))
+                yield Point(leaf.path, "every second entry's sign turned", _turned(x), meant=False)
         if x.is_complex():
             continue
         if float(x.min()) >= 0 and 0 < float(x.max()) < 1:
@@ -155,7 +156,13 @@ def _of_one_sign(x: Tensor) -> bool:
     return bool((entries > 0).all() or (entries < 0).all()) and not bool((entries == entries.round()).all())
 
 
-def _replaced(x: Tensor, value: float, where: slice, *, factor: bool = False) -> Tensor:
+def _replaced(x: Tensor, value: float, where: slice) -> Tensor:
     flat = x.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
-    flat[where] = value * flat[where] if factor else value
+    flat[where] = value
+    return flat.reshape(x.shape)
+
+
+def _turned(x: Tensor) -> Tensor:
+    flat = x.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
+    flat[::2] *= -1
     return flat.reshape(x.shape)

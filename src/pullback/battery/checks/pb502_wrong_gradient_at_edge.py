@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import math
 import time
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
-from ...report.finding import Evidence, Finding
+from ...report.finding import Evidence, Finding, Severity
 from .. import tolerance
 from ..base import Check, Skipped
 from ..contents import other_contents, severity_of
@@ -19,13 +20,32 @@ from ..edges import Edge, failures, gradient_pair
 from ..evaluate import Evaluator, UserCodeError
 from ..locate import locate_at, trusted_eager
 from ..probe import Probe, gradient_name
-from ..special import TURNED, index_points, points_beside, special_points
+from ..special import index_points, points_beside, special_points
 from ..truth import eager
 from ..variants import other_numbers
 from ..words import told_apart
 
 BUDGET = 0.5
 CONTENTS_BUDGET = 0.2
+REGULARISED = 1e-5
+"""A gradient that is off by less than this part of itself at special values of its own input is regularised there, not wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """The call at special values.
+
+    Args:
+        where: What is special, in words.
+        evaluator: The call.
+        own: The input whose values were changed; empty where something else was.
+        severity: How bad a wrong gradient is there.
+    """
+
+    where: str
+    evaluator: Evaluator
+    own: str = ""
+    severity: Severity = "error"
 
 
 class WrongGradientAtEdge(Check):
@@ -51,7 +71,8 @@ class WrongGradientAtEdge(Check):
         Compute the gradient without dividing by what may be zero, or treat that value by itself.
 
     Limits:
-        A NaN that autograd of the forward gives as well is a note, and so is another choice than autograd's at a kink.
+        A NaN that autograd of the forward gives as well is a note, and so are another choice than autograd's at a kink and a
+        gradient that is off by less than 1e-5 of itself at special values of its own input.
     """
 
     code = "PB502"
@@ -68,30 +89,31 @@ class WrongGradientAtEdge(Check):
         reported: set[tuple[str, str]] = set()
         yield from self._at_contents(probe, reported)
         end = time.thread_time() + BUDGET
-        for where, evaluator in _places(probe):
-            for finding, key in self._at(probe, where, evaluator):
+        for place in _places(probe):
+            for finding, key in self._at(probe, place):
                 if key not in reported:
                     reported.add(key)
                     yield finding
             if time.thread_time() > end:
                 if not reported:
-                    raise Skipped(f"no fault found within {BUDGET} s; the last point was {where}")
+                    raise Skipped(f"no fault found within {BUDGET} s; the last point was {place.where}")
                 return
 
-    def _at(self, probe: Probe, where: str, evaluator: Evaluator) -> Iterator[tuple[Finding, tuple[str, str]]]:
+    def _at(self, probe: Probe, place: Place) -> Iterator[tuple[Finding, tuple[str, str]]]:
+        evaluator = place.evaluator
         try:
             edges = failures(probe, evaluator)
         except UserCodeError:
             return
         for edge in edges:
-            kind = "note" if edge.kind == "nan too" else "error"
-            yield self._failure(probe, where, evaluator, edge), (edge.verdict.path, kind)
+            finding = self._failure(probe, place, edge)
+            yield finding, (edge.verdict.path, "note" if finding.severity == "note" else "error")
         if edges or probe.repeats.forward_draws:
             return
         for leaf in evaluator.wanted:
             choice = _other_choice(probe, evaluator, leaf.path)
             if choice is not None:
-                yield self._choice(probe, where, leaf.path, *choice), (leaf.path, "note")
+                yield self._choice(probe, place.where, leaf.path, *choice), (leaf.path, "note")
 
     def _at_contents(self, probe: Probe, reported: set[tuple[str, str]]) -> Iterator[Finding]:
         """Judge the gradients with other contents of what is not differentiated."""
@@ -108,13 +130,13 @@ class WrongGradientAtEdge(Check):
                 key = (edge.verdict.path, severity or "")
                 if severity is not None and key not in reported:
                     reported.add(key)
-                    failure = self._failure(probe, content.where, evaluator, edge)
+                    failure = self._failure(probe, Place(content.where, evaluator), edge)
                     cause = f"right if {content.contract}: is that the contract?" if content.contract else failure.cause
                     yield replace(failure, severity=severity, cause=cause)
 
-    def _failure(self, probe: Probe, where: str, evaluator: Evaluator, edge: Edge) -> Finding:
+    def _failure(self, probe: Probe, place: Place, edge: Edge) -> Finding:
         v = edge.verdict
-        name = probe.backward_name
+        name, where = probe.backward_name, place.where
         if edge.kind == "nan too":
             return self.finding(
                 probe,
@@ -124,17 +146,23 @@ class WrongGradientAtEdge(Check):
                 fix="If such values occur, treat them by themselves (torch.where on the input, not on the result).",
                 path=v.path,
             )
-        spot = locate_at(probe, v.path, evaluator)
+        spot = locate_at(probe, v.path, place.evaluator)
         evidence = [*([] if spot is None else [spot.evidence]), v.evidence(f"at {where}, along a random direction of {v.path}")]
         what = "returns NaN" if edge.kind == "nan" else "returns a wrong gradient"
+        share = v.error / max(abs(v.got), abs(v.low), abs(v.high)) if v.error > 0 else math.inf
+        regularised = place.own == v.path and share < REGULARISED
         return self.finding(
             probe,
             f"{name} {what} for {v.path}, at {where}",
-            severity="warning" if TURNED in where else "error",
+            severity="note" if regularised else place.severity,
             evidence=evidence,
             attachments=None if spot is None else spot.attachments,
-            cause="the formula does not hold at this value (a division by it, a comparison that leaves it out, a branch); at the sample it does",
-            fix=f"Compute {gradient_name(v.path)} at this value as the limit that forward has there.",
+            cause=f"it is off by {share:.0e} of itself: a term that keeps a division from zero, or an iteration that stops early, shows there"
+            if regularised
+            else "the formula does not hold at this value (a division by it, a comparison that leaves it out, a branch); at the sample it does",
+            fix="Nothing, if it is exact enough for you."
+            if regularised
+            else f"Compute {gradient_name(v.path)} at this value as the limit that forward has there.",
             path=v.path,
         )
 
@@ -157,16 +185,16 @@ class WrongGradientAtEdge(Check):
         )
 
 
-def _places(probe: Probe) -> Iterator[tuple[str, Evaluator]]:
+def _places(probe: Probe) -> Iterator[Place]:
     exact = probe.exact
-    for point in special_points(exact):
-        yield f"{point.path} with {point.name}", _lean(exact, exact.variant({point.path: point.value}))
-    for point in index_points(exact, _source(probe)):
-        yield f"{point.path} with {point.name}", _lean(exact, exact.variant({point.path: point.value}))
+    for point in (*special_points(exact), *index_points(exact, _source(probe))):
+        evaluator = _lean(exact, exact.variant({point.path: point.value}))
+        yield Place(f"{point.path} with {point.name}", evaluator, point.path, "error" if point.meant else "warning")
     for variant in other_numbers(probe):
-        yield variant.name, _lean(exact, variant.evaluator)
+        yield Place(variant.name, _lean(exact, variant.evaluator))
         for point in points_beside(variant.evaluator, variant.path):
-            yield f"{variant.name} and {point.path} with {point.name}", _lean(exact, variant.evaluator.variant({point.path: point.value}))
+            evaluator = _lean(exact, variant.evaluator.variant({point.path: point.value}))
+            yield Place(f"{variant.name} and {point.path} with {point.name}", evaluator)
 
 
 def _source(probe: Probe) -> str:
