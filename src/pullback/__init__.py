@@ -8,6 +8,8 @@ from __future__ import annotations
 import importlib
 from typing import TYPE_CHECKING, Any
 
+from ._lazy import resolve
+
 if TYPE_CHECKING:
     from . import ops as ops
     from . import testing as testing
@@ -77,19 +79,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that is not written above is
     __all__ = [*_HOMES, "__version__"]
 
     def __getattr__(name: str) -> Any:
-        if name in _HOMES:
-            try:
-                home = importlib.import_module(f".{_HOMES[name]}", __name__)
-            except ModuleNotFoundError as error:
-                if error.name == "torch":
-                    raise ImportError(f"pullback.{name} needs PyTorch, which is not installed: pip install 'pullback[torch]'") from error
-                raise
-            value = getattr(home, name)
-            globals()[name] = value
-            return value
-        if name in _MODULES:
-            return importlib.import_module(f".{name}", __name__)
-        raise AttributeError(f"module 'pullback' has no attribute {name!r}")
+        return importlib.import_module(f".{name}", __name__) if name in _MODULES else resolve(__name__, _HOMES, name)
 
 
 def __dir__() -> list[str]:

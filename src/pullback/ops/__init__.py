@@ -5,8 +5,9 @@ Importing it is cheap: no op, and no torch, is imported until a name is used.
 
 from __future__ import annotations
 
-import importlib
 from typing import TYPE_CHECKING, Any
+
+from .._lazy import resolve
 
 if TYPE_CHECKING:
     from .classics.add_noise import add_noise as add_noise
@@ -119,17 +120,7 @@ if not TYPE_CHECKING:  # for a type checker, a name that is not written above is
     __all__ = [*_HOMES]
 
     def __getattr__(name: str) -> Any:
-        if name not in _HOMES:
-            raise AttributeError(f"module 'pullback.ops' has no attribute {name!r}")
-        try:
-            home = importlib.import_module(f".{_HOMES[name]}", __name__)
-        except ModuleNotFoundError as error:
-            if error.name == "torch":
-                raise ImportError(f"pullback.ops.{name} needs PyTorch, which is not installed: pip install 'pullback[torch]'") from error
-            raise
-        value = getattr(home, name)
-        globals()[name] = value
-        return value
+        return resolve(__name__, _HOMES, name)
 
 
 def __dir__() -> list[str]:
