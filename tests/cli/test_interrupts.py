@@ -31,13 +31,22 @@ def ended(pid):
         return True
 
 
+def started(command, **how):
+    """Start a command as a terminal does: what runs in the background of a shell script inherits a SIGINT that is ignored."""
+
+    def heard():
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=heard, **how)
+
+
 @pytest.mark.parametrize(("number", "status"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_interrupts_leave_nothing_behind(tmp_path, number, status):
     (tmp_path / "tmp").mkdir()
     (tmp_path / "hangs.py").write_text(HANGS)
     command = [sys.executable, "-m", "pullback", "check", "hangs.py", "--list"]
     environment = os.environ | {"TMPDIR": str(tmp_path / "tmp")}
-    run = subprocess.Popen(command, cwd=tmp_path, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    run = started(command, cwd=tmp_path, env=environment)
     pid = tmp_path / "pid"
     assert wait_for(lambda: pid.exists() and pid.read_text())
     run.send_signal(number)
@@ -77,7 +86,7 @@ def pullback_cases():
 def test_what_was_done_is_reported(tmp_path, number, status):
     (tmp_path / "late.py").write_text(HANGS_LATE)
     command = [sys.executable, "-m", "pullback", "check", "late.py", "-j", "1", "--select", "PB501", "--output-format", "json"]
-    run = subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    run = started(command, cwd=tmp_path)
     pid = tmp_path / "pid"
     assert wait_for(lambda: pid.exists() and pid.read_text())
     run.send_signal(number)
