@@ -16,6 +16,7 @@ from torch import Tensor
 from .. import _compat, trees
 from ..report.finding import Location
 from .calls import Function, methods_of, relative_path, replaced
+from .frames import is_readers
 from .saved import reachable, saved_names
 
 _LIFTS = ("lift_fresh", "lift_fresh_copy", "lift")
@@ -147,7 +148,7 @@ def _where(tensor: Tensor) -> tuple[str, Location | None]:
     frame = sys._getframe(1)
     location: Location | None = None
     while frame is not None and frame.f_code is not _RUN_CODE:
-        if not _internal(frame.f_code.co_filename):
+        if is_readers(frame.f_code.co_filename):
             location = location or Location(relative_path(frame.f_code.co_filename), frame.f_lineno)
             name = _name_in(frame, tensor)
             if name:
@@ -157,10 +158,6 @@ def _where(tensor: Tensor) -> tuple[str, Location | None]:
 
 
 _RUN_CODE = next(c for c in _Watch.watched.__code__.co_consts if isinstance(c, types.CodeType) and c.co_name == "run")
-
-
-def _internal(filename: str) -> bool:
-    return "/torch/" in filename or "/pullback/" in filename or filename.startswith("<frozen")
 
 
 def _name_in(frame: types.FrameType, tensor: Tensor) -> str:

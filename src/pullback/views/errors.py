@@ -9,12 +9,13 @@ import warnings
 from types import TracebackType
 from typing import Any
 
+from ..capture.frames import is_own
 from ..report.clean import clean
 from .mistakes import again, arguments, calls, context, cut, returned, transforms, written
 from .mistakes.journal import Journal, Patches
 from .mistakes.sight import Sight
 from .mistakes.silent import Steps
-from .places import entries, is_own
+from .places import entries
 
 _KINDS = (again, written, returned, arguments, context, cut, calls, transforms)
 _HIDDEN: tuple[type[Exception], ...] = () if os.environ.get("PULLBACK_DEBUG") else (Exception,)

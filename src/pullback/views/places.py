@@ -6,7 +6,6 @@ import ast
 import functools
 import linecache
 import os
-import sysconfig
 from collections.abc import Iterable, Iterator
 from types import FrameType, TracebackType
 from typing import Any
@@ -17,30 +16,6 @@ from .. import _compat
 from ..capture.calls import relative_path
 from ..report.clean import clean
 from ..report.finding import Location
-
-_TORCH = os.path.dirname(os.path.abspath(torch.__file__)) + os.sep
-_OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
-_STANDARD = sysconfig.get_path("stdlib") + os.sep
-
-
-@functools.lru_cache(maxsize=4096)
-def is_readers(path: str) -> bool:
-    """Whether a file is neither torch's, nor pullback's, nor the standard library's."""
-    if path.startswith("<") and not path.startswith(("<stdin>", "<ipython", "<string>")):
-        return False
-    return not path.startswith((_TORCH, _OWN)) and (not path.startswith(_STANDARD) or "site-packages" in path)
-
-
-def is_own(path: str) -> bool:
-    """Whether a file is one of pullback's."""
-    return path.startswith(_OWN)
-
-
-def calling_frame(frame: FrameType | None) -> FrameType | None:
-    """Return the innermost frame of the reader's code, beginning at `frame`; None where there is none."""
-    while frame is not None and not is_readers(frame.f_code.co_filename):
-        frame = frame.f_back
-    return frame
 
 
 def place_of(frame: FrameType | None) -> Location | None:

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor
 
 from .. import _compat
+from ..capture.frames import calling_frame
 from ..report.clean import clean
-from .places import calling_frame
 from .watch_calls import Call, Gradients, RandomState, kind_of, outputs_of, random_state
 from .watch_faults import Fault, shown
 from .watch_look import Look, Row

@@ -12,10 +12,11 @@ from torch import Tensor
 
 from .. import _compat
 from ..capture.calls import Function
+from ..capture.frames import calling_frame
 from ..capture.graph import function_of
 from ..report.finding import Location
 from . import measures
-from .places import calling_frame, place_of
+from .places import place_of
 from .watch_calls import kind_of, outputs_of
 
 _NARROW = {"log", "log2", "log10", "log1p", "sqrt", "rsqrt", "pow", "asin", "acos", "acosh", "atanh"}

@@ -14,11 +14,12 @@ from torch import Tensor
 
 from .. import _compat
 from ..capture.calls import backward_of, resolve_target
+from ..capture.frames import is_readers
 from ..capture.graph import function_of, leaf_of, walk
 from ..report.clean import clean
 from ..report.finding import Location
 from ..trees import leaves, map_leaves
-from .places import is_readers, location
+from .places import location
 from .watch_calls import Call, can_hold_nan, kind_of, outputs_of
 from .watch_faults import Fault
 from .watch_observe import Observer, amount

@@ -19,9 +19,10 @@ import torch
 from torch import Tensor
 
 from ... import _compat
+from ...capture.frames import calling_frame, is_readers
 from ...capture.graph import function_of, walk
 from ...report.finding import Location
-from ..places import calling_frame, is_readers, location
+from ..places import location
 
 WRITES, STORAGES, CUTS, BACKWARDS = 8, 4096, 64, 256
 UPDATES = frozenset({"__isub__", "sub_", "__iadd__", "add_"})

@@ -13,11 +13,12 @@ from typing import Any
 from torch import Tensor
 
 from ...capture.calls import Function, forward_names, methods_of, resolve_target
+from ...capture.frames import is_readers
 from ...capture.graph import function_of, walk
 from ...report.clean import clean
 from ...report.finding import Location
 from .. import measures
-from ..places import code_at, entries, is_readers, location
+from ..places import code_at, entries, location
 from .journal import Journal
 
 WIDTH = 110

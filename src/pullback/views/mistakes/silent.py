@@ -13,7 +13,7 @@ from torch import Tensor
 from torch.optim.optimizer import Optimizer, register_optimizer_step_post_hook, register_optimizer_step_pre_hook
 
 from ... import _compat
-from ..places import calling_frame
+from ...capture.frames import calling_frame
 from .journal import Journal, Note
 from .sight import line_at
 
