@@ -241,6 +241,27 @@ class Sum(torch.autograd.Function):
         a, b = ctx.saved_tensors
         return dy * b, dy * a
 """
+NAN_GUARDS = """
+class DropsNan(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.log()
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        dx = dy / x
+        return torch.where(dx != dx, 0, dx)
+
+
+class DropsNanByName(DropsNan):
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        dx = torch.nan_to_num(dy) / x
+        return dx.masked_fill(torch.isnan(dx), 0.0)
+"""
 RIGHT = {name.lower(): text for name, text in list(globals().items()) if name.isupper() and isinstance(text, str)}
 
 

@@ -236,7 +236,7 @@ class Expressions:
             self.touch(value, "operand", part)
         if any(v.is_tensor for v in values) and not any(isinstance(op, (ast.In, ast.NotIn)) for op in node.ops):
             result = self.fresh_tensor(derived(*values, kind="tensor", dtype="int"))
-            return self.bend(result, node) if any(of_grad(v) for v in values) else result
+            return self.bend(result, node) if any(of_grad(v) for v in values) and not _asks_for_nan(node) else result
         return OTHER
 
     def of_boolop(self: Interpreter, node: ast.BoolOp) -> Value:  # type: ignore[misc]
@@ -389,3 +389,8 @@ class Expressions:
 
     def context_name(self, node: ast.expr) -> str:
         return dotted(node.func if isinstance(node, ast.Call) else node) or ""
+
+
+def _asks_for_nan(node: ast.Compare) -> bool:
+    """Whether a comparison tells NaN from numbers, ``g != g``: it changes nothing about what is linear in numbers."""
+    return len(node.comparators) == 1 and isinstance(node.ops[0], (ast.Eq, ast.NotEq)) and ast.dump(node.left) == ast.dump(node.comparators[0])

@@ -69,11 +69,11 @@ MATMULS = _words("""
 """)
 NONLINEAR = _words("""
     sign sgn abs absolute clamp clamp_min clamp_max clip norm vector_norm relu relu6 tanh sigmoid exp log sqrt rsqrt pow square max min amax
-    amin argmax softmax normalize round floor ceil trunc isnan isfinite nan_to_num hardtanh clip_grad_norm_ clip_grad_value_
+    amin argmax softmax normalize round floor ceil trunc hardtanh clip_grad_norm_ clip_grad_value_
 """)
 NONLINEAR_WRITES = _words("""
     sign_ sgn_ abs_ clamp_ clamp_min_ clamp_max_ clip_ relu_ tanh_ sigmoid_ exp_ log_ sqrt_ rsqrt_ pow_ square_ round_ floor_ ceil_ trunc_
-    nan_to_num_ hardtanh_
+    hardtanh_
 """)
 COLLECTIVES = _words("""
     all_reduce broadcast reduce all_reduce_coalesced allreduce
