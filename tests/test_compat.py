@@ -558,3 +558,25 @@ def test_library_functions_and_the_code_behind_them():
     assert "pullback_compat::twice" in _compat.library_functions()
     assert _compat.library_function("pullback_compat::twice") is twice
     assert _compat.library_function("aten::mul") is None
+
+
+def test_rules_and_overload_of_a_library_op():
+    def twice(x: torch.Tensor) -> torch.Tensor:
+        return 2 * x
+
+    def setup_context(ctx, inputs, output):
+        pass
+
+    def backward(ctx, dy):
+        return 2 * dy
+
+    defined = torch.library.custom_op("pullback_compat::double", twice, mutates_args=())
+    assert _compat.library_rules("pullback_compat::double") == (None, None)
+    defined.register_autograd(backward, setup_context=setup_context)
+    assert _compat.library_rules("pullback_compat::double") == (setup_context, backward)
+    assert _compat.library_rules("aten::mul") == (None, None)
+    overload = _compat.library_overload(defined)
+    assert overload is torch.ops.pullback_compat.double.default
+    assert _compat.library_overload(torch.ops.pullback_compat.double) is overload
+    assert _compat.library_overload(overload) is overload
+    assert _compat.library_overload(twice) is None

@@ -769,6 +769,33 @@ def library_function(name: str) -> Any:
     return getattr(OPDEFS.get(name), "_init_fn", None)
 
 
+def library_overload(value: Any) -> Any:
+    """The overload that is called through what torch.library.custom_op or triton_op returned, or through ``torch.ops.ns.op``; None for anything else.
+
+    Fallback: None. Retire when the classes of these objects are public.
+    """
+    import torch
+
+    if isinstance(value, torch._ops.OpOverload):
+        return value
+    if isinstance(value, torch._ops.OpOverloadPacket):
+        return getattr(value, "default", None)
+    return getattr(value, "_opoverload", None) if type(value).__name__ == "CustomOpDef" else None
+
+
+def library_rules(name: str) -> tuple[Any, Any]:
+    """The setup_context and the backward that were registered for an op that torch.library.custom_op made; None where there is none.
+
+    Fallback: (None, None). Retire when such an op names them.
+    """
+    try:
+        from torch._library.custom_ops import OPDEFS
+    except ImportError:
+        return None, None
+    definition = OPDEFS.get(name)
+    return getattr(definition, "_setup_context_fn", None), getattr(definition, "_backward_fn", None)
+
+
 def primal(value: Any) -> Any:
     """`value` without its tangent of a dual level outside of torch.func.
 

@@ -1,0 +1,90 @@
+"""Ops of torch.library: what their authors wrote, behind the Function class that torch generates for `register_autograd`."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from .. import _compat
+
+MODULE = "torch._library.autograd"
+PREFIX = "GeneratedBackwardFor_"
+
+
+@dataclass(frozen=True, slots=True)
+class LibraryOp:
+    """An op of torch.library.
+
+    Args:
+        overload: What is called.
+        name: Its name without the overload, ``"mylib::cube"``.
+        forward: Its implementation in Python; None where it has none that is known.
+        setup_context: What was registered to keep the residuals, or None.
+        backward: What was registered to compute the gradients, or None.
+    """
+
+    overload: Any
+    name: str
+    forward: Callable[..., Any] | None
+    setup_context: Callable[..., Any] | None
+    backward: Callable[..., Any] | None
+
+    @property
+    def short(self) -> str:
+        return self.name.rpartition("::")[2]
+
+    @property
+    def arguments(self) -> tuple[str, ...]:
+        """The names of its arguments."""
+        return _compat.library_arguments(self.overload)
+
+
+def library_op(value: Any) -> LibraryOp | None:
+    """Return the op that `torch.library.custom_op` or `triton_op` returned, or that is ``torch.ops.ns.op``; None for anything else."""
+    overload = _compat.library_overload(value)
+    if overload is None:
+        return None
+    name = _compat.library_op(overload).rpartition(".")[0]
+    return LibraryOp(overload, name, _compat.library_function(name), *_compat.library_rules(name))
+
+
+def op_behind(function: type[torch.autograd.Function]) -> LibraryOp | None:
+    """Return the op that a Function class was generated for; None for a class that somebody wrote."""
+    if function.__module__ != MODULE or not function.__name__.startswith(PREFIX):
+        return None
+    cells = list(_closed_over(function.forward))
+    found = next((op for value in cells if (op := library_op(value)) is not None), None)
+    if found is None or found.backward is not None:
+        return found
+    setup_context, backward = next(
+        (
+            (value._setup_context_fn, value._backward_fn) for value in cells if hasattr(value, "_backward_fn")
+        ),  # what torch.library.register_autograd made
+        (None, None),
+    )
+    return LibraryOp(found.overload, found.name, found.forward, setup_context, backward)
+
+
+def _closed_over(call: Any) -> Iterator[Any]:
+    """Yield what a function closes over, and what the functions among it do."""
+    waiting, seen = [inspect.unwrap(call)], set()
+    while waiting:
+        function = waiting.pop()
+        if not inspect.isfunction(function) or function in seen:
+            continue
+        seen.add(function)
+        for cell in function.__closure__ or ():
+            value = _contents(cell)
+            yield value
+            waiting.append(value)
+
+
+def _contents(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return None
