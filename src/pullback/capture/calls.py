@@ -16,6 +16,7 @@ from typing import Any
 import torch
 
 from ..report.finding import Location
+from .library import library_op, op_behind
 
 Function = torch.autograd.Function
 _FOLDER: ContextVar[str] = ContextVar("folder", default="")
@@ -58,11 +59,11 @@ class Target:
     @property
     def backward_location(self) -> Location | None:
         """Where backward (or vjp) is defined; the target's own place if that has no source."""
-        return _place(backward_of(self.function)) or self.location if self.function else self.location
+        return _place(backward_as_written(self.function)) or self.location if self.function else self.location
 
     @property
     def forward_location(self) -> Location | None:
-        return _place(self.function.forward) or self.location if self.function else self.location
+        return _place(forward_as_written(self.function)) or self.location if self.function else self.location
 
     def rule_of(self, path: str) -> Callable[..., Any] | None:
         """Return the rule that an op's author wrote for the gradient of the argument at `path`, or None where there is no such thing."""
@@ -111,6 +112,9 @@ def resolve_target(target: Any) -> Target:
         raise TypeError(
             f"pullback cannot check {target!r} of type {type(target).__name__}: pass an autograd.Function subclass, its apply, an op or a callable"
         )
+    op = library_op(target)
+    if op is not None:
+        return Target(target, None, op.name, op.short, op.arguments, _place(op.forward))
     function = getattr(target, "function", None)
     function = function if isinstance(function, type) and issubclass(function, Function) else None
     subject, name = _names(target)
@@ -120,7 +124,25 @@ def resolve_target(target: Any) -> Target:
 def _of_function(function: type[Function], call: Callable[..., Any]) -> Target:
     names = forward_names(function)
     subject = f"{function.__module__}.{function.__qualname__}"
-    return Target(call, function, subject, function.__name__, names, _place(function))
+    return Target(call, function, subject, name_of(function), names, _place(function))
+
+
+def name_of(function: type[Function]) -> str:
+    """Return how messages name a Function class: by its own name, or by that of the torch.library op that torch generated it for."""
+    op = op_behind(function)
+    return function.__name__ if op is None else op.short
+
+
+def forward_as_written(function: type[Function]) -> Callable[..., Any]:
+    """Return the code of forward that its author wrote: the method, or the implementation of a torch.library op."""
+    op = op_behind(function)
+    return function.forward if op is None or op.forward is None else op.forward
+
+
+def backward_as_written(function: type[Function]) -> Callable[..., Any]:
+    """Return the code of backward that its author wrote: the method, or what was registered for a torch.library op."""
+    op = op_behind(function)
+    return backward_of(function) if op is None or op.backward is None else op.backward
 
 
 def forward_names(function: type[Function]) -> tuple[str, ...]:

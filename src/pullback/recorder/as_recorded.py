@@ -11,9 +11,12 @@ from torch import Tensor
 
 from ..battery import tolerance
 from ..battery.compare import gradient_scales, largest_gap
-from ..battery.evaluate import UserCodeError, copy_tensor
-from ..battery.probe import Probe, Settings, gradient_name
+from ..battery.evaluate import UserCodeError
+from ..battery.probe import Probe
 from ..battery.process_state import preserved_state
+from ..battery.settings import Settings
+from ..battery.tensors import copy_tensor
+from ..battery.words import gradient_name
 from ..capture.calls import Target
 from ..capture.case import Case
 from ..capture.recorded import Layout, Signature

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import re
 import sys
 from collections.abc import Sequence
@@ -13,19 +12,18 @@ import torch
 
 from .. import _compat
 from ..capture.calls import forward_names, parameter_names, relative_path, resolve_target
+from ..capture.library import MODULE, PREFIX, op_behind
 from ..capture.recorded import FunctionRecord
 
 GENERATED = "pullback._generated."
-LIBRARY = "torch._library.autograd"
-_LIBRARY_PREFIX = "GeneratedBackwardFor_"
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 
 
 def is_recorded(function: type[torch.autograd.Function]) -> bool:
     """Whether calls of a class are noted: the classes of a program and its libraries are, those by which torch and this package work are not."""
     module = function.__module__ or ""
-    if module == LIBRARY:
-        return function.__name__.startswith(_LIBRARY_PREFIX)
+    if module == MODULE:
+        return function.__name__.startswith(PREFIX)
     if module.startswith(GENERATED):
         return True
     return module.partition(".")[0] not in ("torch", "pullback", "functorch")
@@ -41,7 +39,7 @@ def is_own(record: FunctionRecord, modules: Sequence[str] = ()) -> bool:
 def record_of(function: type[torch.autograd.Function]) -> FunctionRecord:
     """Return an empty record under the name of what the class stands for; `locate` adds where that is, which takes reading its file."""
     module = function.__module__
-    if module == LIBRARY:
+    if module == MODULE:
         return _of_library(function)
     if module.startswith(GENERATED):
         return _of_op(function)
@@ -93,14 +91,6 @@ def _live_op(module: str, qualname: str, generated: Any) -> Any:
 
 
 def _of_library(function: type[torch.autograd.Function]) -> FunctionRecord:
-    live = _live_library(function)
-    name = _compat.library_op(live) or function.__name__.removeprefix(_LIBRARY_PREFIX)
-    return FunctionRecord(name, "library", "", name, live=live)
-
-
-def _live_library(function: type[torch.autograd.Function]) -> Any:
-    """Return the torch.library op that a generated class differentiates: its forward closes over it."""
-    forward = inspect.unwrap(function.forward)
-    names = inspect.getclosurevars(forward).nonlocals if inspect.isfunction(forward) else {}
-    found = names.get("op")
-    return found if _compat.library_op(found) else None
+    op = op_behind(function)
+    name = _compat.library_op(op.overload) if op is not None else function.__name__.removeprefix(PREFIX)
+    return FunctionRecord(name, "library", "", name, live=op.overload if op is not None else None)

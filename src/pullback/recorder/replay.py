@@ -14,8 +14,9 @@ import torch
 
 from ..battery.evaluate import UserCodeError
 from ..battery.outcomes import Found, Options, Progress, told
-from ..battery.probe import Probe, Settings
+from ..battery.probe import Probe
 from ..battery.session import environment, run_case
+from ..battery.settings import Settings
 from ..battery.targets import Target
 from ..capture.calls import resolve_target
 from ..capture.case import Case
