@@ -21,11 +21,13 @@ import torch
 from torch import Tensor
 from torch.autograd.gradcheck import GradcheckError
 
-from .battery.evaluate import UserCodeError, copy_tensor, differentiable, random_like
+from .battery.evaluate import UserCodeError
 from .battery.forward_mode import wrong_tangent
-from .battery.probe import Probe, Settings
+from .battery.probe import Probe
 from .battery.process_state import preserved_state
 from .battery.session import run_case
+from .battery.settings import Settings
+from .battery.tensors import copy_tensor, differentiable, random_like
 from .capture.calls import Target, backward_of, resolve_target
 from .capture.case import Case
 from .declare import declaration_of

@@ -5,7 +5,8 @@ import torch
 import pullback as pb
 from pullback.battery import numeric
 from pullback.battery.evaluate import Evaluator
-from pullback.battery.probe import Probe, Settings
+from pullback.battery.probe import Probe
+from pullback.battery.settings import Settings
 from pullback.battery.sizes import Resizer, symbols
 from pullback.battery.special import special_points
 

@@ -5,7 +5,8 @@ import torch
 
 import pullback as pb
 from pullback.battery.deliberate import jump_of
-from pullback.battery.probe import Probe, Settings
+from pullback.battery.probe import Probe
+from pullback.battery.settings import Settings
 
 
 def op(forward, backward):

@@ -5,7 +5,8 @@ import torch
 
 import pullback as pb
 from pullback.battery.differences import by_differences
-from pullback.battery.probe import Probe, Settings
+from pullback.battery.probe import Probe
+from pullback.battery.settings import Settings
 from pullback.capture.case import Case
 
 D = torch.float64

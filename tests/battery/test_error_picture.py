@@ -11,7 +11,7 @@ import torch
 from pullback.battery.check import run_case
 from pullback.battery.locate import compare
 from pullback.battery.picture import GRID, LISTED
-from pullback.battery.probe import Settings
+from pullback.battery.settings import Settings
 
 CHECKS = Path(__file__).parent / "checks"
 PICTURED = ("501", "502", "504", "505", "508", "511", "604", "605", "606", "607", "610", "614", "616", "621", "625", "701", "702")

@@ -5,7 +5,8 @@ import torch
 
 import pullback as pb
 from pullback.battery.evaluate import Evaluator
-from pullback.battery.probe import Probe, Settings
+from pullback.battery.probe import Probe
+from pullback.battery.settings import Settings
 from pullback.battery.value import ValueTest
 from pullback.capture.calls import resolve_target
 from pullback.capture.case import case

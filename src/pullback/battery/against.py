@@ -12,8 +12,9 @@ from torch import Tensor
 from .. import _compat
 from ..report.finding import JSON, Evidence
 from . import tolerance
-from .evaluate import Evaluator, Outcome, UserCodeError, copy_tensor, differentiable, random_like
+from .evaluate import Evaluator, Outcome, UserCodeError
 from .picture import differences, picture
+from .tensors import copy_tensor, differentiable, random_like
 from .truth import other
 from .words import told_apart
 

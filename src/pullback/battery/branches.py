@@ -8,13 +8,14 @@ from typing import Any
 
 from .deliberate import deliberate_inputs
 from .edges import Edge
-from .evaluate import Evaluator, UserCodeError, differentiable
+from .evaluate import Evaluator, UserCodeError
 from .filled import in_place_of_none, other_defaults, other_float, shown
 from .probe import Probe
 from .search.evidence import Evidence, gather_evidence
 from .search.specs import Slot
 from .search.syntax import FunctionSource, Unsearchable, read_function
 from .search.traits import Trait
+from .tensors import differentiable
 from .variants import Variant, optional_arguments
 
 CHOICES = 4

@@ -15,10 +15,10 @@ from ..capture.case import Case
 from ..declare import Declaration, declaration_of, read_configuration
 from ..report import codes
 from ..report.report import Report
-from .probe import Settings as Settings
 from .process_state import preserved_state
 from .searched import searched_cases
 from .session import run_case as run_case
+from .settings import Settings as Settings
 
 
 def check(

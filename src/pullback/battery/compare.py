@@ -10,12 +10,13 @@ from torch import Tensor
 
 from ..report.finding import JSON, Evidence
 from . import tolerance
-from .evaluate import UserCodeError, differentiable, random_like
+from .evaluate import UserCodeError
 from .picture import picture
-from .probe import Probe, gradient_name
+from .probe import Probe
 from .rounding import ROUNDED, SALTS, OtherRounding
 from .single import narrow_inside
-from .words import told_apart
+from .tensors import differentiable, random_like
+from .words import gradient_name, told_apart
 
 ROUNDINGS = 3
 

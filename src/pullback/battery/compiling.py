@@ -14,9 +14,10 @@ from .. import trees
 from . import tolerance
 from .base import Skipped, Unsupported
 from .compare import Gap, beyond, unlike
-from .evaluate import Evaluator, copy_tensor, differentiable
+from .evaluate import Evaluator
 from .picture import differences
 from .probe import Probe
+from .tensors import copy_tensor, differentiable
 
 _NUMBER = itertools.count()
 Call = Callable[..., Any]

@@ -13,9 +13,10 @@ from torch import Tensor
 from ..report.finding import Severity
 from . import tolerance
 from .edges import Edge, gradient_pair
-from .evaluate import Evaluator, Leaf, differentiable
+from .evaluate import Evaluator, Leaf
 from .probe import Probe
 from .special import numbers_among
+from .tensors import differentiable
 from .truth import eager
 
 _IGNORED = re.compile(r"ignore|pad|void|mask", re.IGNORECASE)

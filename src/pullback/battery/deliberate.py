@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from . import numeric
-from .evaluate import Evaluator, Leaf, UserCodeError, differentiable
+from .evaluate import Evaluator, Leaf, UserCodeError
 from .special import numbers_among
+from .tensors import differentiable
 from .value import InputVerdict, spread
 
 LARGE_MOVES = (0.5, 2.0, 8.0)

@@ -5,7 +5,8 @@ from __future__ import annotations
 import torch
 
 from . import numeric
-from .evaluate import Evaluator, UserCodeError, differentiable
+from .evaluate import Evaluator, UserCodeError
+from .tensors import differentiable
 from .value import spread
 
 

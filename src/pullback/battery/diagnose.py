@@ -13,10 +13,11 @@ from torch.overrides import TorchFunctionMode
 
 from ..diagnosis.explain import TRIES, explain, visible
 from ..diagnosis.mismatch import Guess, Mismatch
-from .evaluate import Evaluator, UserCodeError, differentiable, random_like
+from .evaluate import Evaluator, UserCodeError
 from .locate import trusted_truth
 from .probe import Probe
 from .sizes import Resizer, Symbol, symbols
+from .tensors import differentiable, random_like
 from .value import SIGNED
 
 LARGEST = 20_000

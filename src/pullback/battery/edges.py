@@ -9,10 +9,11 @@ import torch
 from torch import Tensor
 
 from . import numeric, tolerance
-from .evaluate import Evaluator, UserCodeError, copy_tensor
+from .evaluate import Evaluator, UserCodeError
 from .locate import trusted_eager
 from .probe import Probe
 from .rounding import rounded_away, rounding_for
+from .tensors import copy_tensor
 from .truth import eager
 from .value import InputVerdict, ValueTest
 

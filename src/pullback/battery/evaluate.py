@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import random
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -16,10 +15,10 @@ from .. import trees
 from ..capture.calls import Target
 from ..capture.case import Case
 from .process_state import KeptDefaults
+from .tensors import IMMUTABLE, as_the_user_made_it, cast_tensor, copied, copy_tensor, differentiable, move_tensor
 
 FORWARD_SEED = 0x5EED
 BACKWARD_SEED = 0xBACC
-_IMMUTABLE = (int, float, bool, complex, str, bytes, type(None), type, torch.dtype, torch.device)
 
 
 class UserCodeError(Exception):
@@ -149,24 +148,15 @@ class Evaluator:
 
         named = [(name, values[name] if name in values else trees.map_leaves(swap, value, name)) for name, value in self._named]
         count = len(self.args)
-        new = type(self)(
-            target or self.target,
-            [v for _, v in named[:count]],
-            dict(named[count:]),
-            wanted={leaf.path for leaf in self.leaves if leaf.wanted} if wanted is None else wanted,
-            static=self.static,
-            nonleaf=self.nonleaf,
-            through_backward=self.through_backward,
-        )
-        new.hold_everything = self.hold_everything
-        new.fresh_graphs = self.fresh_graphs
-        return new
+        kept = {leaf.path for leaf in self.leaves if leaf.wanted} if wanted is None else wanted
+        return self._like_this(target or self.target, [v for _, v in named[:count]], dict(named[count:]), kept)
 
     def extended(self, values: Sequence[Any]) -> Evaluator:
         """Return an evaluator of the same call with further positional arguments."""
-        wanted = {leaf.path for leaf in self.leaves if leaf.wanted}
-        how: dict[str, Any] = {"static": self.static, "nonleaf": self.nonleaf, "through_backward": self.through_backward}
-        new = Evaluator(self.target, [*self.args, *values], self.kwargs, wanted=wanted, **how)
+        return self._like_this(self.target, [*self.args, *values], self.kwargs, {leaf.path for leaf in self.leaves if leaf.wanted})
+
+    def _like_this(self, target: Target, args: Sequence[Any], kwargs: Mapping[str, Any], wanted: Iterable[str]) -> Evaluator:
+        new = type(self)(target, args, kwargs, wanted=wanted, static=self.static, nonleaf=self.nonleaf, through_backward=self.through_backward)
         new.hold_everything = self.hold_everything
         new.fresh_graphs = self.fresh_graphs
         return new
@@ -221,7 +211,7 @@ class Evaluator:
             source = leaf.template if values is None or leaf.path not in values else values[leaf.path]
             data = copy_tensor(source, like=leaf.template)
             if layout is not None:
-                data = _as_the_user_made_it(layout(leaf.path, data), leaf.template)
+                data = as_the_user_made_it(layout(leaf.path, data), leaf.template)
             needs = leaf.wanted if wanted is None else leaf.path in wanted
             tensor = data
             if needs:
@@ -237,11 +227,11 @@ class Evaluator:
     def _rebuild(self, name: str, value: Any, passed: list[Tensor], memo: dict[int, Any]) -> Any:
         if isinstance(value, Tensor):
             return passed[self._of_tensor[id(value)]]
-        if isinstance(value, _IMMUTABLE):
+        if isinstance(value, IMMUTABLE):
             return value
 
         def fresh(path: str, leaf: Any) -> Any:
-            return passed[self._of_tensor[id(leaf)]] if isinstance(leaf, Tensor) else _deepcopy(leaf, memo)
+            return passed[self._of_tensor[id(leaf)]] if isinstance(leaf, Tensor) else copied(leaf, memo)
 
         return trees.map_leaves(fresh, value, name)
 
@@ -339,78 +329,6 @@ class Evaluator:
                 numpy.random.seed(seed)
 
 
-def differentiable(tensor: Tensor) -> bool:
-    """Return whether a tensor's dtype can carry gradients."""
-    return tensor.is_floating_point() or tensor.is_complex()
-
-
-def copy_tensor(tensor: Tensor, *, like: Tensor | None = None) -> Tensor:
-    """Return a detached copy of `tensor`'s values with the strides, Python attributes and Parameter-ness of `like` (default: its own).
-
-    No memory is shared; gaps between strided elements hold NaN, so that code which reads them shows. New values for an expanded tensor are not
-    expanded: they could differ where its elements share memory.
-    """
-    source = tensor.detach()
-    fits = like is not None and like.shape == tensor.shape and (like is tensor or 0 not in like.stride())
-    model = like if fits and like is not None else tensor
-    if source.layout is not torch.strided or type(tensor) not in (Tensor, torch.nn.Parameter):
-        return source.clone()
-    if model.is_contiguous():
-        new = source.clone(memory_format=torch.contiguous_format)
-    else:
-        new = _copy_strided(source, model)
-    return _as_the_user_made_it(new, model)
-
-
-def _as_the_user_made_it(new: Tensor, model: Tensor) -> Tensor:
-    """Return `new` as a Parameter if `model` is one, with copies of `model`'s Python attributes."""
-    if isinstance(model, torch.nn.Parameter) and not isinstance(new, torch.nn.Parameter):
-        new = torch.nn.Parameter(new, requires_grad=False)
-    for key, value in model.__dict__.items():
-        setattr(new, key, _deepcopy(value, {}))
-    return new
-
-
-def cast_tensor(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """Return a copy of another dtype with the same strides and Python attributes (tensors among them are cast as well)."""
-    new = copy_tensor(tensor.detach().to(dtype))
-    if isinstance(tensor, torch.nn.Parameter):
-        new = torch.nn.Parameter(new, requires_grad=False)
-    for key, value in tensor.__dict__.items():
-        setattr(new, key, value.detach().to(dtype) if isinstance(value, Tensor) and value.is_floating_point() else _deepcopy(value, {}))
-    return new
-
-
-def move_tensor(tensor: Tensor, device: torch.device) -> Tensor:
-    """Return a copy on another device with the same strides and Python attributes."""
-    moved = tensor.detach().to(device)
-    if moved.layout is torch.strided and moved.stride() != tensor.stride() and type(tensor) in (Tensor, torch.nn.Parameter):
-        moved = _copy_strided(moved, tensor)
-    return _as_the_user_made_it(moved.clone() if moved is tensor else moved, tensor)
-
-
-def _copy_strided(source: Tensor, model: Tensor) -> Tensor:
-    extent = 1 + sum((n - 1) * s for n, s in zip(model.shape, model.stride(), strict=True)) if model.numel() else 0
-    memory = torch.full((extent,), torch.nan if differentiable(source) else 0, dtype=source.dtype, device=source.device)
-    new = memory.as_strided(model.shape, model.stride())
-    if 0 not in model.stride() or model.numel() == 0:
-        return new.copy_(source)
-    for dim, stride in enumerate(model.stride()):
-        if stride == 0:
-            new, source = new.narrow(dim, 0, 1), source.narrow(dim, 0, 1)
-    new.copy_(source)
-    return memory.as_strided(model.shape, model.stride())
-
-
-def _deepcopy(value: Any, memo: dict[int, Any]) -> Any:
-    if isinstance(value, _IMMUTABLE):
-        return value
-    try:
-        return copy.deepcopy(value, memo)
-    except Exception:
-        return value
-
-
 def generator_states(arguments: Arguments) -> list[Tensor]:
     """Return the states of the random generators among the arguments."""
     values = [leaf for value in (*arguments.args, *arguments.kwargs.values()) for _, leaf in trees.leaves(value)]
@@ -422,15 +340,3 @@ def _root(path: str) -> str:
         if char in "[.":
             return path[:i]
     return path
-
-
-def random_like(tensor: Tensor, generator: torch.Generator, choices: Sequence[float]) -> Tensor:
-    """Return a tensor of `tensor`'s shape, strides and dtype whose entries are drawn from ±`choices` (both parts, if complex)."""
-    values = torch.tensor([*choices, *(-c for c in choices)], dtype=torch.float64)
-
-    def draw() -> Tensor:
-        return values[torch.randint(len(values), tensor.shape, generator=generator)]
-
-    drawn = torch.complex(draw(), draw()) if tensor.is_complex() else draw()
-    new = torch.empty_like(tensor, memory_format=torch.preserve_format).detach()
-    return new.copy_(drawn)

@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .evaluate import Evaluator, UserCodeError, differentiable
+from .evaluate import Evaluator, UserCodeError
 from .search.evidence import Evidence, float_values, specs_of_kind
 from .search.specs import Slot, Spec, build
+from .tensors import differentiable
 
 KINDS = ("float", "int", "str", "mask", "tensor", "bool")
 """What may be put in the place of None; index tensors, groups, objects and callables belong to contents that nobody can guess."""

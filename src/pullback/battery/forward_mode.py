@@ -9,7 +9,8 @@ import torch.autograd.forward_ad as forward_ad
 from torch import Tensor
 
 from . import numeric, tolerance
-from .evaluate import Evaluator, UserCodeError, differentiable, random_like
+from .evaluate import Evaluator, UserCodeError
+from .tensors import differentiable, random_like
 from .value import SIGNED, spread
 
 

@@ -11,8 +11,9 @@ from torch import Tensor
 
 from .. import trees
 from .base import Skipped
-from .evaluate import FORWARD_SEED, Evaluator, copy_tensor
+from .evaluate import FORWARD_SEED, Evaluator
 from .probe import Probe
+from .tensors import copy_tensor
 
 
 @dataclass(slots=True)

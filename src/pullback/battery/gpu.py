@@ -7,8 +7,9 @@ from torch import Tensor
 
 from ..report.clean import clean
 from .base import Skipped, Unsupported
-from .evaluate import Evaluator, UserCodeError, copy_tensor
+from .evaluate import Evaluator, UserCodeError
 from .probe import Probe
+from .tensors import copy_tensor
 
 MIXED = ("Expected all tensors to be on the same device", "at least two devices")
 

@@ -20,14 +20,16 @@ from .. import _compat
 from ..report.finding import Evidence
 from . import tolerance
 from .against import Against, as_plain, difference
-from .evaluate import Arguments, Evaluator, Outcome, UserCodeError, copy_tensor, differentiable, random_like
+from .evaluate import Arguments, Evaluator, Outcome, UserCodeError
 from .growth import Growth
 from .paths import Path, follow
-from .probe import Probe, gradient_name, same
+from .probe import Probe
 from .sizes import Resizer, Symbol, symbols
 from .state import pristine
+from .tensors import copy_tensor, differentiable, random_like, same
 from .unseen import unseen
 from .value import SIGNED
+from .words import gradient_name
 
 SIZES = (7, 129, 1025)
 """A part of a small block, and just above the usual block sizes."""

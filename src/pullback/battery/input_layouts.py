@@ -11,9 +11,10 @@ from torch import Tensor
 
 from . import layouts
 from .compare import Gap, by_rounding, gap_between, gradient_scales, largest_gap
-from .evaluate import Evaluator, Leaf, Outcome, UserCodeError, copy_tensor, differentiable
+from .evaluate import Evaluator, Leaf, Outcome, UserCodeError
 from .locate import trusted_eager
 from .probe import Probe
+from .tensors import copy_tensor, differentiable
 
 Verdict = Literal["same", "refused", "raises", "wrong-output", "wrong-gradient", "torch-too", "unknown"]
 LayOut = Callable[[str, Tensor], Tensor]

@@ -7,7 +7,8 @@ from itertools import pairwise
 
 import torch
 
-from .evaluate import Evaluator, UserCodeError, copy_tensor
+from .evaluate import Evaluator, UserCodeError
+from .tensors import copy_tensor
 
 GROWTH = 4
 SECONDS = 0.03

@@ -10,12 +10,13 @@ from torch import Tensor
 from ..report.finding import JSON, Evidence
 from . import tolerance
 from .differences import by_differences
-from .evaluate import Evaluator, Outcome, UserCodeError, differentiable
+from .evaluate import Evaluator, Outcome, UserCodeError
 from .picture import picture
-from .probe import Probe, gradient_name
+from .probe import Probe
+from .tensors import differentiable
 from .truth import eager, other
 from .value import ValueTest
-from .words import told_apart
+from .words import gradient_name, told_apart
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from .evaluate import Evaluator, UserCodeError, differentiable
+from .evaluate import Evaluator, UserCodeError
 from .sizes import Resizer, Symbol, main_leaf, resizable_leaves
+from .tensors import differentiable
 
 
 def lone_symbols(evaluator: Evaluator) -> Iterator[Symbol]:

@@ -11,16 +11,18 @@ from torch import Tensor
 
 from ..report.finding import JSON
 from . import tolerance
-from .evaluate import Evaluator, UserCodeError, copy_tensor, random_like
+from .evaluate import Evaluator, UserCodeError
 from .growth import Growth
 from .locate import trusted_eager
 from .picture import differences, picture
-from .probe import Probe, gradient_name
+from .probe import Probe
 from .single import OperatorCount
 from .sizes import Resizer, Symbol, symbols
 from .special import peaked
+from .tensors import copy_tensor, random_like
 from .truth import eager, other
 from .value import SIGNED
+from .words import gradient_name
 
 ROWS = (32, 256, 2048)
 OPERATORS = 8_000

@@ -14,8 +14,9 @@ from torch import Tensor
 from .. import trees
 from ..capture.calls import Function, methods_of, replaced
 from ..capture.saved import reachable
-from .evaluate import Evaluator, Outcome, UserCodeError, copy_tensor, differentiable
-from .probe import Probe, same
+from .evaluate import Evaluator, Outcome, UserCodeError
+from .probe import Probe
+from .tensors import copy_tensor, differentiable, same
 
 SUBSETS = 8
 Alter = Callable[[str, Tensor], Any]

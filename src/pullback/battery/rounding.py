@@ -11,9 +11,10 @@ from torch import Tensor
 
 from .. import _compat
 from . import tolerance
-from .evaluate import Evaluator, UserCodeError, copy_tensor, differentiable, random_like
+from .evaluate import Evaluator, UserCodeError
 from .probe import Probe
 from .single import narrow_inside
+from .tensors import copy_tensor, differentiable, random_like
 from .value import InputVerdict
 
 ROUNDED = 16

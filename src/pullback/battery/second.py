@@ -9,7 +9,8 @@ import torch
 from torch import Tensor
 
 from . import numeric, tolerance
-from .evaluate import BACKWARD_SEED, Evaluator, Outcome, UserCodeError, random_like
+from .evaluate import BACKWARD_SEED, Evaluator, Outcome, UserCodeError
+from .tensors import random_like
 from .value import SIGNED, spread
 
 

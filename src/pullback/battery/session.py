@@ -22,9 +22,10 @@ from .base import Check, Skipped, Unsupported, all_checks
 from .draws import stream
 from .evaluate import UserCodeError
 from .guards import guarded
-from .probe import Probe, Settings, SparseOutput
+from .probe import Probe, SparseOutput
 from .process_state import preserved_state
 from .ranks import group_of_one
+from .settings import Settings
 
 
 def run_case(

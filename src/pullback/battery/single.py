@@ -8,7 +8,8 @@ import torch
 from torch import Tensor
 
 from .. import _compat
-from .evaluate import Evaluator, UserCodeError, differentiable, random_like
+from .evaluate import Evaluator, UserCodeError
+from .tensors import differentiable, random_like
 
 if TYPE_CHECKING:
     from .value import ValueVerdict

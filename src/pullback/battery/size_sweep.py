@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from .compare import largest_gap
-from .evaluate import Evaluator, UserCodeError, copy_tensor, random_like
+from .evaluate import Evaluator, UserCodeError
 from .growth import Growth
 from .locate import trusted_eager
 from .lone_axes import counts_as_input, lone_symbols
@@ -20,6 +20,7 @@ from .probe import Probe
 from .refusals import refuses
 from .rounding import rounded_away, rounding_for
 from .sizes import Resizer, Symbol, symbols
+from .tensors import copy_tensor, random_like
 from .truth import eager
 from .value import SIGNED, InputVerdict, ValueTest
 

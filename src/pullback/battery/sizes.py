@@ -12,7 +12,8 @@ from torch import Tensor
 
 from .. import trees
 from . import numeric
-from .evaluate import Evaluator, Leaf, differentiable
+from .evaluate import Evaluator, Leaf
+from .tensors import differentiable
 
 _NO_SIZE = re.compile(
     r"(^|_)(stride|strides|dilation|kernel|padding|pad|dim|dims|axis|ord|order|norm|p|power|degree|iter|iters|iterations|steps|bits|seed)(\b|_|$)",

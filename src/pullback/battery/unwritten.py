@@ -12,9 +12,11 @@ import torch
 from torch import Tensor
 
 from .. import _compat
-from .evaluate import Evaluator, UserCodeError, copy_tensor, random_like
-from .probe import Probe, gradient_name
+from .evaluate import Evaluator, UserCodeError
+from .probe import Probe
+from .tensors import copy_tensor, random_like
 from .value import SIGNED
+from .words import gradient_name
 
 
 @dataclass(frozen=True, slots=True)

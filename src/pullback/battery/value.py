@@ -10,9 +10,10 @@ from torch import Tensor
 
 from ..report.finding import Evidence
 from . import numeric, tolerance
-from .evaluate import Evaluator, Outcome, UserCodeError, copy_tensor, differentiable, random_like
+from .evaluate import Evaluator, Outcome, UserCodeError
 from .noisy import pooled
 from .single import narrow_inside
+from .tensors import copy_tensor, differentiable, random_like
 from .words import interval
 
 DIRECTIONS = 4

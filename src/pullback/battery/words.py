@@ -15,6 +15,11 @@ def listed(names: Iterable[str]) -> str:
     return f"{', '.join(before)} and {last}" if before else last
 
 
+def gradient_name(path: str) -> str:
+    """Return how messages call the gradient of an input: ``grad_x``, ``grad of params[0]``."""
+    return f"grad_{path}" if path.isidentifier() else f"grad of {path}"
+
+
 def told_apart(got: Any, expected: Any) -> tuple[str, str]:
     """Return two numbers with six digits, or as many more as it takes to tell unequal ones apart; whole numbers and bools as they are."""
     if isinstance(got, int) and isinstance(expected, int):

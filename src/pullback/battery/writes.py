@@ -9,8 +9,9 @@ from dataclasses import dataclass, field
 import torch
 from torch import Tensor
 
-from .evaluate import Outcome, UserCodeError, copy_tensor
-from .probe import Probe, same
+from .evaluate import Outcome, UserCodeError
+from .probe import Probe
+from .tensors import copy_tensor, same
 
 
 @dataclass(frozen=True, slots=True)

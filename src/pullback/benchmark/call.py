@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..battery.child import user_place
-from ..battery.evaluate import random_like
+from ..battery.tensors import random_like
 from ..capture.graph import leaf_of, walk
 from ..report.clean import clean
 from ..report.finding import Location

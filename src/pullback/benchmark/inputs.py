@@ -9,9 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..battery.evaluate import Evaluator, Leaf, differentiable
+from ..battery.evaluate import Evaluator, Leaf
 from ..battery.samples import describe
 from ..battery.sizes import Symbol, refill, retargeted, symbols
+from ..battery.tensors import differentiable
 from ..capture.calls import Target
 from ..capture.case import Case
 from .call import BenchError, Inputs

@@ -212,7 +212,7 @@ def battery_settings(policy: Policy, options: Mapping[str, Any]) -> Any:
     """
     import torch
 
-    from ..battery.probe import Settings
+    from ..battery.settings import Settings
 
     unknown = options.keys() - {"select", "ignore", "orders", "thorough", "seed", "dtype", "device"}
     if unknown:

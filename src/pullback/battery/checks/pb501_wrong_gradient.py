@@ -20,12 +20,13 @@ from ..diagnose import causes
 from ..edges import agree, by_entry, failures
 from ..evaluate import UserCodeError
 from ..locate import locate, locate_at
-from ..probe import Probe, gradient_name
+from ..probe import Probe
 from ..refusals import refuses
 from ..rounding import rounded_away
 from ..truth import eager
 from ..value import InputVerdict
 from ..variants import Variant, other_branches
+from ..words import gradient_name
 
 BUDGET = 0.3
 NOISELESS = 1e-12

@@ -19,11 +19,11 @@ from ..contents import other_contents, severity_of
 from ..edges import Edge, failures, gradient_pair
 from ..evaluate import Evaluator, UserCodeError
 from ..locate import locate_at, trusted_eager
-from ..probe import Probe, gradient_name
+from ..probe import Probe
 from ..special import index_points, points_beside, special_points
 from ..truth import eager
 from ..variants import other_numbers
-from ..words import told_apart
+from ..words import gradient_name, told_apart
 
 BUDGET = 0.5
 CONTENTS_BUDGET = 0.2

@@ -14,7 +14,8 @@ from .. import numeric, precision
 from ..base import Check, Skipped, Unsupported
 from ..evaluate import Evaluator, UserCodeError
 from ..precision import Loss, Place
-from ..probe import Probe, gradient_name
+from ..probe import Probe
+from ..words import gradient_name
 
 SERIOUS = 8.0
 SLIGHT = 2.0

@@ -11,7 +11,8 @@ from .. import numeric, precision
 from ..base import Check, Skipped, Unsupported
 from ..evaluate import Evaluator, UserCodeError
 from ..precision import Loss
-from ..probe import Probe, gradient_name
+from ..probe import Probe
+from ..words import gradient_name
 
 LARGE = 100.0
 HUGE = 1000.0

@@ -9,10 +9,11 @@ from torch import Tensor
 
 from ...report.finding import Evidence, Finding
 from ..base import Check, Skipped
-from ..evaluate import Evaluator, UserCodeError, copy_tensor
+from ..evaluate import Evaluator, UserCodeError
 from ..locate import compare
 from ..probe import Probe
 from ..special import Point, special_points
+from ..tensors import copy_tensor
 from ..truth import other
 
 

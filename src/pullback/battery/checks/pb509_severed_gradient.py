@@ -9,8 +9,9 @@ from ...report.finding import Evidence, Finding, Severity
 from ..base import Check, Skipped
 from ..branches import given_tensors
 from ..dependence import smooth_dependence
-from ..evaluate import Evaluator, UserCodeError, differentiable
-from ..probe import Probe, same
+from ..evaluate import Evaluator, UserCodeError
+from ..probe import Probe
+from ..tensors import differentiable, same
 
 PARAMETERS = frozenset({"weight", "weights", "w", "bias", "b", "gamma", "beta"})
 

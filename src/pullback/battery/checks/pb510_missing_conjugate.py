@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from ...report.finding import Evidence, Finding
 from ..base import Check, Skipped
 from ..conjugates import missing_conjugate
-from ..evaluate import differentiable
 from ..probe import Probe
+from ..tensors import differentiable
 
 
 class MissingConjugate(Check):

@@ -13,12 +13,13 @@ from .. import honesty, tolerance
 from ..against import Against, in_double
 from ..base import Check, Skipped
 from ..branches import other_cuts
-from ..evaluate import UserCodeError, copy_tensor
+from ..evaluate import UserCodeError
 from ..honesty import Trick
 from ..locate import compare
 from ..probe import Probe
 from ..single import digits
 from ..special import special_points
+from ..tensors import copy_tensor
 
 SIZE_SECONDS = 0.15
 

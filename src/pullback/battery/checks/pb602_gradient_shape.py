@@ -8,8 +8,9 @@ from torch import Tensor
 
 from ...report.finding import Evidence, Finding
 from ..base import Check
-from ..probe import Probe, gradient_name
+from ..probe import Probe
 from ..slots import Slot, slots
+from ..words import gradient_name
 
 
 class GradientShape(Check):

@@ -10,9 +10,11 @@ from torch import Tensor
 from ...report.finding import Evidence, Finding
 from .. import tolerance
 from ..base import Check
-from ..evaluate import UserCodeError, differentiable
-from ..probe import Probe, gradient_name
+from ..evaluate import UserCodeError
+from ..probe import Probe
 from ..slots import Slot, slots
+from ..tensors import differentiable
+from ..words import gradient_name
 
 
 class GradientDtypeOrDevice(Check):

@@ -12,8 +12,10 @@ from ...report.finding import Evidence, Finding
 from .. import layouts
 from ..base import Check
 from ..compare import Gap, by_rounding, gradient_scales, largest_gap
-from ..evaluate import Outcome, UserCodeError, copy_tensor
-from ..probe import Probe, gradient_name, same
+from ..evaluate import Outcome, UserCodeError
+from ..probe import Probe
+from ..tensors import copy_tensor, same
+from ..words import gradient_name
 
 
 class StridedGradOutput(Check):

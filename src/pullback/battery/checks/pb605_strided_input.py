@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from ...report.finding import Evidence, Finding
 from ..base import Check, Skipped
 from ..input_layouts import Trial, trials
-from ..probe import Probe, gradient_name
+from ..probe import Probe
+from ..words import gradient_name
 
 
 class StridedInput(Check):

@@ -11,9 +11,11 @@ from torch import Tensor
 from ...report.finding import Evidence, Finding
 from ..base import Check
 from ..compare import Gap, gradient_scales, largest_gap
-from ..evaluate import Outcome, UserCodeError, copy_tensor
-from ..probe import Probe, gradient_name
+from ..evaluate import Outcome, UserCodeError
+from ..probe import Probe
 from ..refusals import refuses
+from ..tensors import copy_tensor
+from ..words import gradient_name
 
 LIMIT = 8
 """How many inputs are frozen in turn; modules with many parameters stop there."""

@@ -11,8 +11,10 @@ from ... import _compat
 from ...report.finding import Evidence, Finding
 from ..base import Check, Skipped
 from ..compare import Gap, gradient_scales, largest_gap
-from ..evaluate import UserCodeError, copy_tensor
-from ..probe import Probe, gradient_name
+from ..evaluate import UserCodeError
+from ..probe import Probe
+from ..tensors import copy_tensor
+from ..words import gradient_name
 
 
 class UndefinedGrad(Check):

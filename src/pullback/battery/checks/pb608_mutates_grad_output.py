@@ -10,8 +10,9 @@ from torch import Tensor
 from ...capture.calls import BackwardCall, observed_backward
 from ...report.finding import Evidence, Finding
 from ..base import Check
-from ..evaluate import UserCodeError, copy_tensor
-from ..probe import Probe, same
+from ..evaluate import UserCodeError
+from ..probe import Probe
+from ..tensors import copy_tensor, same
 
 
 class MutatesGradOutput(Check):

@@ -8,8 +8,9 @@ from ...report.finding import Evidence, Finding
 from ..base import Check, Unsupported
 from ..compare import Gap, gradient_scales, largest_gap
 from ..evaluate import UserCodeError
-from ..probe import Probe, gradient_name
+from ..probe import Probe
 from ..refusals import refuses
+from ..words import gradient_name
 from ..writes import writes
 
 

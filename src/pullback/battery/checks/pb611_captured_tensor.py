@@ -10,9 +10,10 @@ from ... import _compat, trees
 from ...capture.captured import Captured, captured_tensors
 from ...report.finding import Evidence, Finding
 from ..base import Check
-from ..evaluate import Outcome, differentiable
+from ..evaluate import Outcome
 from ..keeping import shown
 from ..probe import Probe
+from ..tensors import differentiable
 
 
 class CapturedTensor(Check):

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from ...report.finding import Evidence, Finding
 from ..base import Check
-from ..evaluate import differentiable
 from ..keeping import Origin, origins, owner, shown
 from ..probe import Probe
+from ..tensors import differentiable
 from ..words import listed
 
 

@@ -13,10 +13,12 @@ from ...capture.saved import reachable
 from ...report.finding import JSON, Evidence, Finding
 from .. import tolerance
 from ..base import Check
-from ..evaluate import Arguments, Evaluator, Outcome, UserCodeError, copy_tensor, differentiable
+from ..evaluate import Arguments, Evaluator, Outcome, UserCodeError
 from ..picture import differences, picture
-from ..probe import Probe, gradient_name, same
+from ..probe import Probe
 from ..state import pristine
+from ..tensors import copy_tensor, differentiable, same
+from ..words import gradient_name
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 RETURNED = "a gradient that backward returned"

@@ -13,9 +13,11 @@ from ...capture.calls import methods_of, replaced
 from ...report.finding import Evidence, Finding
 from .. import randomness, tolerance
 from ..base import Check, Skipped
-from ..evaluate import BACKWARD_SEED, FORWARD_SEED, copy_tensor
-from ..probe import Probe, gradient_name, same
+from ..evaluate import BACKWARD_SEED, FORWARD_SEED
+from ..probe import Probe
 from ..randomness import RandomStates
+from ..tensors import copy_tensor, same
+from ..words import gradient_name
 
 OTHER = 0x0DD
 

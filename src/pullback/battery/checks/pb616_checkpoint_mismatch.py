@@ -15,12 +15,13 @@ from torch.utils.checkpoint import checkpoint
 from ...report.finding import Evidence, Finding
 from .. import tolerance
 from ..base import Check, Skipped
-from ..evaluate import BACKWARD_SEED, Evaluator, UserCodeError, copy_tensor
+from ..evaluate import BACKWARD_SEED, Evaluator, UserCodeError
 from ..keeping import owner
 from ..picture import differences, picture
-from ..probe import Probe, gradient_name, same
+from ..probe import Probe
 from ..randomness import draws_outside_torch
-from ..words import told_apart
+from ..tensors import copy_tensor, same
+from ..words import gradient_name, told_apart
 
 _READ_TWICE = "already unpacked once"
 _LOST = "the attribute {} of a saved tensor is read; what hooks hand back has the same values and no attributes"

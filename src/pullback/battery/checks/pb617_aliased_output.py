@@ -13,8 +13,9 @@ from ... import _compat
 from ...capture.calls import ForwardCall, Function, observed_forward, resolve_target
 from ...report.finding import Evidence, Finding, Severity
 from ..base import Check
-from ..evaluate import Evaluator, UserCodeError, differentiable
+from ..evaluate import Evaluator, UserCodeError
 from ..probe import Probe
+from ..tensors import differentiable
 
 _COLLECTIVES = frozenset(
     [

@@ -10,10 +10,12 @@ from torch import Tensor
 from ...report.finding import Evidence, Finding
 from ..base import Check
 from ..contents import other_contents
-from ..evaluate import Evaluator, Outcome, UserCodeError, copy_tensor, differentiable, random_like
+from ..evaluate import Evaluator, Outcome, UserCodeError
 from ..larger import grown
-from ..probe import Probe, gradient_name, same
+from ..probe import Probe
+from ..tensors import copy_tensor, differentiable, random_like, same
 from ..unwritten import Unwritten, unwritten_memory
+from ..words import gradient_name
 
 REPEATS = 6
 ELEMENTS = 1024

@@ -10,9 +10,10 @@ from torch import Tensor
 from ...report.finding import Evidence, Finding
 from ..base import Check, Skipped
 from ..evaluate import Outcome, UserCodeError
-from ..probe import Probe, gradient_name
+from ..probe import Probe
 from ..refusals import refuses, torch_at_fault
 from ..sizes import Resizer, Symbol, symbols
+from ..words import gradient_name
 
 _KNOWN = {"torch.pixel_unshuffle": "pytorch/pytorch#192816", "PixelShuffleBackward0": "pytorch/pytorch#192816"}
 

@@ -13,9 +13,10 @@ from ...capture.calls import ForwardCall, observed_backward
 from ...capture.saved import reachable
 from ...report.finding import Evidence, Finding
 from ..base import Check, Skipped
-from ..evaluate import UserCodeError, differentiable
+from ..evaluate import UserCodeError
 from ..keeping import argument_tensors, observe, owner
 from ..probe import Probe
+from ..tensors import differentiable
 
 DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 

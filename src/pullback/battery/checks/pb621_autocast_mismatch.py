@@ -12,11 +12,13 @@ from ...capture.calls import Function
 from ...report.finding import JSON, Evidence, Finding
 from .. import numeric
 from ..base import Check, Skipped
-from ..evaluate import Evaluator, Outcome, UserCodeError, copy_tensor
+from ..evaluate import Evaluator, Outcome, UserCodeError
 from ..keeping import owner
 from ..picture import differences, picture
-from ..probe import Probe, gradient_name
+from ..probe import Probe
+from ..tensors import copy_tensor
 from ..truth import eager
+from ..words import gradient_name
 
 FACTOR = 8.0
 ROUNDINGS = 16

@@ -9,7 +9,8 @@ import torch
 from ...report.finding import Evidence, Finding
 from ..base import Check
 from ..evaluate import Leaf, UserCodeError
-from ..probe import Probe, gradient_name
+from ..probe import Probe
+from ..words import gradient_name
 
 
 class UntrackedContainer(Check):

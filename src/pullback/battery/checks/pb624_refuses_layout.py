@@ -9,9 +9,10 @@ import torch
 
 from ...report.finding import Evidence, Finding
 from ..base import Check
-from ..evaluate import UserCodeError, differentiable
+from ..evaluate import UserCodeError
 from ..input_layouts import trials
 from ..probe import Probe
+from ..tensors import differentiable
 from ..words import listed
 
 _OVERLAPS = re.compile("more than one element of the written-to tensor")

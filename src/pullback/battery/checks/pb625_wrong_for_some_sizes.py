@@ -11,10 +11,11 @@ from types import FunctionType
 from ...report.finding import Evidence, Finding, Severity
 from ..base import Check, Skipped
 from ..locate import locate_at
-from ..probe import Probe, gradient_name
+from ..probe import Probe
 from ..refusals import blames_torch
 from ..size_sweep import Sweep, Trial
 from ..sizes import Resizer
+from ..words import gradient_name
 
 BUDGET = 0.5
 THOROUGH_BUDGET = 5.0

@@ -18,7 +18,8 @@ from ..base import Check, Skipped, Unsupported
 from ..compare import Gap, beyond, unlike
 from ..functional import Functional, functional, held
 from ..keeping import owner
-from ..probe import Probe, gradient_name
+from ..probe import Probe
+from ..words import gradient_name
 
 Samples = Callable[[Tensor], list[Tensor]]
 BATCH = 3

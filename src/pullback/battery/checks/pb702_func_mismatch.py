@@ -16,7 +16,8 @@ from ..compare import Gap, beyond, unlike
 from ..functional import Functional, functional, held
 from ..keeping import owner
 from ..picture import differences
-from ..probe import Probe, gradient_name
+from ..probe import Probe
+from ..words import gradient_name
 
 LARGEST = 4096
 Tensors = tuple[Tensor | None, ...]

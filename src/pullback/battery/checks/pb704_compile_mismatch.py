@@ -10,7 +10,8 @@ from ..base import Check, Unsupported
 from ..compare import Gap
 from ..compiling import Compilable, attempt, compiled, fresh, gap
 from ..keeping import owner
-from ..probe import Probe, gradient_name
+from ..probe import Probe
+from ..words import gradient_name
 
 BACKENDS = ("aot_eager", "inductor")
 

@@ -16,8 +16,9 @@ from ..compare import Gap
 from ..compiling import Call, Compilable, attempt, compiled, fresh, gap, paired
 from ..evaluate import UserCodeError
 from ..keeping import owner
-from ..probe import Probe, gradient_name
+from ..probe import Probe
 from ..truth import eager
+from ..words import gradient_name
 
 BACKENDS = ("eager", "aot_eager")
 Transform = Callable[[Call], Call]

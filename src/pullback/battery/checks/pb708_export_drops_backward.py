@@ -11,7 +11,8 @@ from ...report.finding import Finding
 from ..base import Check
 from ..compiling import Compilable, attempt, gap
 from ..keeping import owner
-from ..probe import Probe, gradient_name
+from ..probe import Probe
+from ..words import gradient_name
 
 
 class ExportDropsBackward(Check):

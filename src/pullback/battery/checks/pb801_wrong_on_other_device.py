@@ -14,10 +14,10 @@ from ...capture.saved import reachable
 from ...report.clean import clean
 from ...report.finding import Evidence, Finding
 from ..base import Check, Skipped, Unsupported
-from ..evaluate import differentiable
 from ..keeping import observe, owner
 from ..probe import Probe
 from ..session import user_line
+from ..tensors import differentiable
 from ..truth import RecordingContext
 
 DEVICE = "meta"

@@ -12,8 +12,9 @@ from ..compare import largest_gap
 from ..evaluate import Evaluator, UserCodeError
 from ..gpu import both, mixes_devices, refusal, require_cuda
 from ..keeping import owner
-from ..probe import Probe, gradient_name
+from ..probe import Probe
 from ..session import user_line
+from ..words import gradient_name
 
 
 class WrongDevice(Check):

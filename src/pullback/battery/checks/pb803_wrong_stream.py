@@ -11,10 +11,12 @@ from ... import _compat
 from ...report.finding import Finding
 from ..base import Check
 from ..compare import Gap, largest_gap
-from ..evaluate import Arguments, Evaluator, UserCodeError, copy_tensor, differentiable
+from ..evaluate import Arguments, Evaluator, UserCodeError
 from ..gpu import on_cuda, refusal
 from ..keeping import owner
-from ..probe import Probe, gradient_name
+from ..probe import Probe
+from ..tensors import copy_tensor, differentiable
+from ..words import gradient_name
 
 
 class WrongStream(Check):

@@ -11,10 +11,12 @@ from ...report.clean import clean
 from ...report.finding import Evidence, Finding
 from ..base import Check
 from ..compare import Gap, largest_gap
-from ..evaluate import Evaluator, UserCodeError, copy_tensor
+from ..evaluate import Evaluator, UserCodeError
 from ..gpu import on_cuda, refusal
 from ..keeping import owner
-from ..probe import Probe, gradient_name
+from ..probe import Probe
+from ..tensors import copy_tensor
+from ..words import gradient_name
 
 WARM_UPS = 3
 

@@ -13,10 +13,12 @@ from ...report.clean import clean
 from ...report.finding import Evidence, Finding
 from ..base import Check, Skipped, Unsupported
 from ..compare import Gap, largest_gap
-from ..evaluate import Evaluator, Outcome, UserCodeError, copy_tensor, differentiable
+from ..evaluate import Evaluator, Outcome, UserCodeError
 from ..keeping import owner
-from ..probe import Probe, gradient_name
+from ..probe import Probe
 from ..ranks import RankError, on_ranks, with_group
+from ..tensors import copy_tensor, differentiable
+from ..words import gradient_name
 
 _MIXED = "mixed torch.Tensor and DTensor"
 

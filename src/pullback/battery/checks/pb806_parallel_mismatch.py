@@ -13,10 +13,12 @@ from ...report.clean import clean
 from ...report.finding import Evidence, Finding
 from .. import tolerance
 from ..base import Check, Skipped, Unsupported
-from ..evaluate import Evaluator, UserCodeError, differentiable, random_like
-from ..probe import Probe, gradient_name
+from ..evaluate import Evaluator, UserCodeError
+from ..probe import Probe
 from ..ranks import RankError, on_ranks, with_group
+from ..tensors import differentiable, random_like
 from ..value import SIGNED
+from ..words import gradient_name
 
 DIRECTIONS = 4
 SMOOTH = 1e-4

@@ -10,10 +10,11 @@ from ... import _compat
 from ...capture.calls import BackwardCall, forward_names, observed_backward, positional_names
 from ...report.finding import Evidence, Finding
 from ..base import Check
-from ..evaluate import UserCodeError, copy_tensor
+from ..evaluate import UserCodeError
 from ..keeping import shown
-from ..probe import Probe, gradient_name
-from ..words import listed
+from ..probe import Probe
+from ..tensors import copy_tensor
+from ..words import gradient_name, listed
 
 
 class UnneededWork(Check):
