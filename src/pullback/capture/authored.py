@@ -41,7 +41,7 @@ def written(function: type[Function]) -> Written:
     definition = _definition(function)
     if definition is None:
         target = resolve_target(function)
-        return Written(function.__name__, target.subject, target.location, target.forward_location, target.backward_location)
+        return Written(target.name, target.subject, target.location, target.forward_location, target.backward_location)
     body = _location(definition.place)
     rules = [_location(rule.place) for rule in definition.rules]
     subject = f"{definition.module}.{definition.body.__qualname__}"

@@ -146,7 +146,10 @@ def backward_as_written(function: type[Function]) -> Callable[..., Any]:
 
 
 def forward_names(function: type[Function]) -> tuple[str, ...]:
-    """Return the names of what `apply` takes: forward's parameters without ctx."""
+    """Return the names of what `apply` takes: forward's parameters without ctx, or those of the torch.library op that the class was generated for."""
+    op = op_behind(function)
+    if op is not None:
+        return () if op.takes_lists else op.arguments
     names = parameter_names(function.forward)
     if function.setup_context is Function.setup_context:
         return names[1:] if names and not names[0].startswith("*") else names

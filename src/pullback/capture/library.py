@@ -42,6 +42,11 @@ class LibraryOp:
         """The names of its arguments."""
         return _compat.library_arguments(self.overload)
 
+    @property
+    def takes_lists(self) -> bool:
+        """Whether lists of tensors are among its arguments or results; its generated class is then given their elements one by one."""
+        return "Tensor[]" in str(self.overload._schema) or "Tensor?[]" in str(self.overload._schema)
+
 
 def library_op(value: Any) -> LibraryOp | None:
     """Return the op that `torch.library.custom_op` or `triton_op` returned, or that is ``torch.ops.ns.op``; None for anything else."""
@@ -67,6 +72,12 @@ def op_behind(function: type[torch.autograd.Function]) -> LibraryOp | None:
         (None, None),
     )
     return LibraryOp(found.overload, found.name, found.forward, setup_context, backward)
+
+
+def without_metadata(args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """Return the arguments of a generated class without what torch.library puts behind them for itself."""
+    count = next((i for i, value in enumerate(reversed(args)) if type(value).__module__ != MODULE), len(args))
+    return args[: len(args) - count]
 
 
 def _closed_over(call: Any) -> Iterator[Any]:

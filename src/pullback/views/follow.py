@@ -24,6 +24,7 @@ from ..capture.calls import (
 )
 from ..capture.graph import leaf_of
 from ..capture.held import held_by
+from ..capture.library import without_metadata
 from ..capture.saved import storage_bytes
 from ..report.clean import clean
 from ..report.finding import Location
@@ -104,6 +105,7 @@ class Follower:
             ctx, given = (args[0], args[1:]) if takes_ctx and args else (None, args)
             if self._inside(function, ctx):
                 return method(*args, **kwargs)
+            given = without_metadata(given)
             call = next(self._calls)
             self._current = ("apply", function, call)
             self._arguments(function, call, given, kwargs)

@@ -21,6 +21,7 @@ from ..capture.calls import (
     positional_names,
     resolve_target,
 )
+from ..capture.library import op_behind
 from ..report.clean import clean
 from ..trees import leaves
 from . import measures
@@ -162,7 +163,7 @@ def trace_section(traced: Trace) -> dict[str, Any]:
 
 
 def _loaded_functions() -> Iterator[type[Function]]:
-    """Yield every custom Function of the process that is not torch's own."""
+    """Yield every custom Function of the process that is not torch's own, those of torch.library ops among them."""
     seen: set[type] = set()
     waiting = list(Function.__subclasses__())
     while waiting:
@@ -170,7 +171,7 @@ def _loaded_functions() -> Iterator[type[Function]]:
         if function not in seen:
             seen.add(function)
             waiting += function.__subclasses__()
-            if function.__module__.partition(".")[0] != "torch":
+            if function.__module__.partition(".")[0] != "torch" or op_behind(function) is not None:
                 yield function
 
 
