@@ -7,7 +7,7 @@ import pytest
 import torch
 
 import pullback
-from pullback.capture.frames import is_own, is_readers, is_torchs
+from pullback.capture.frames import is_checkers, is_own, is_readers, is_torchs
 
 STANDARD = sysconfig.get_path("stdlib")
 
@@ -37,3 +37,10 @@ def test_torch_pullback_and_python_are_not_the_readers():
     assert is_own(own)
     assert not is_readers(f"{STANDARD}/copy.py")
     assert not is_readers("<frozen runpy>")
+
+
+def test_the_ops_of_pullback_may_be_checked_themselves():
+    root = Path(pullback.__file__).parent
+    assert is_checkers(str(root / "battery" / "check.py"))
+    assert not is_checkers(str(root / "ops" / "arguments.py"))
+    assert not is_checkers("/home/ada/pullback/battery/ops.py")

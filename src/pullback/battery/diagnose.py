@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from ..capture.frames import calling_frame
 from ..diagnosis.explain import TRIES, explain, visible
 from ..diagnosis.mismatch import Guess, Mismatch
 from .evaluate import Evaluator, UserCodeError
@@ -189,7 +190,5 @@ class _Knife(TorchFunctionMode):
 
 
 def _line() -> str:
-    frame = sys._getframe(2)
-    while frame is not None and ("/torch/" in frame.f_code.co_filename or "/pullback/" in frame.f_code.co_filename):
-        frame = frame.f_back  # type: ignore[assignment]
+    frame = calling_frame(sys._getframe(2))
     return "" if frame is None else f", line {frame.f_lineno}"

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 
 from .. import _compat
+from ..capture.frames import is_checkers, is_torchs
 from .evaluate import Evaluator, UserCodeError
 
 _MEMORY = re.compile(
@@ -28,12 +29,8 @@ def refuses(error: UserCodeError) -> bool:
     """Return whether the checked code's own `raise` or `assert` made the error, or memory was short: neither is a crash."""
     if isinstance(error.error, MemoryError) or _MEMORY.search(str(error.error)):
         return True
-    frames = [
-        f
-        for f in traceback.extract_tb(error.error.__traceback__)
-        if "/pullback/battery/" not in f.filename and "/pullback/capture/" not in f.filename
-    ]
-    if not frames or "/torch/" in frames[-1].filename:
+    frames = [f for f in traceback.extract_tb(error.error.__traceback__) if not is_checkers(f.filename)]
+    if not frames or is_torchs(frames[-1].filename):
         return False
     return bool(_DELIBERATE.match(linecache.getline(frames[-1].filename, frames[-1].lineno or 0)))
 

@@ -14,6 +14,7 @@ import torch
 
 from ..capture.calls import paths_from_here
 from ..capture.case import Case
+from ..capture.frames import is_readers
 from ..report import codes
 from ..report.clean import clean
 from ..report.finding import JSON, CheckRun, Evidence, Finding
@@ -203,7 +204,7 @@ def _tool_finding(probe: Probe, code: str, severity: Any, message: str, error: U
 
 def user_line(error: BaseException) -> tuple[str, int] | None:
     """Return file and line of the innermost frame of the checked code in an exception's traceback."""
-    frames = [f for f in traceback.extract_tb(error.__traceback__) if "/torch/" not in f.filename and "/pullback/" not in f.filename]
+    frames = [f for f in traceback.extract_tb(error.__traceback__) if is_readers(f.filename)]
     return (frames[-1].filename, frames[-1].lineno or 1) if frames else None
 
 

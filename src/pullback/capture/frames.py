@@ -27,6 +27,11 @@ def is_own(path: str) -> bool:
     return path.startswith(_OWN)
 
 
+def is_checkers(path: str) -> bool:
+    """Whether a file is one of those of pullback that evaluate the checked code; ops of pullback can be checked themselves."""
+    return path.startswith((_OWN + "battery" + os.sep, _OWN + "capture" + os.sep))
+
+
 def is_torchs(path: str) -> bool:
     """Whether a file is one of torch's."""
     return path.startswith(_TORCH)
