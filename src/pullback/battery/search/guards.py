@@ -13,8 +13,7 @@ from typing import Any
 import torch
 
 from ... import _compat
-from .syntax import FunctionSource
-from .uses import mentions
+from .syntax import FunctionSource, mentions
 
 
 @contextlib.contextmanager

@@ -176,6 +176,25 @@ def own_nodes(node: ast.AST) -> Iterator[ast.AST]:
         yield from own_nodes(child)
 
 
+def integer(node: ast.AST) -> int | None:
+    """Return the whole number that is written there, with or without a minus; None for anything else."""
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
+        value = node.operand.value
+        return -value if isinstance(value, int) else None
+    if isinstance(node, ast.Constant) and isinstance(node.value, int) and not isinstance(node.value, bool):
+        return node.value
+    return None
+
+
+def mentions(source: FunctionSource, *words: str) -> bool:
+    """Return whether forward or backward names one of these modules or functions."""
+    for method in (source.forward, source.backward, source.setup_context):
+        for node in own_nodes(method) if method is not None else ():
+            if (isinstance(node, ast.Name) and node.id in words) or (isinstance(node, ast.Attribute) and node.attr in words):
+                return True
+    return False
+
+
 Row = tuple[list[bool | None], bool]
 
 

@@ -6,17 +6,17 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from .bindings import Bindings
 from .roles import ATTRIBUTE_KINDS, FUNCTION_ROLES, KEYWORD_ROLES, METHOD_KINDS, PASS_THROUGH, REFUSED_CALLS, note_role
-from .syntax import FunctionNode, FunctionSource, context_name, helper_of, own_nodes, parameter_names
+from .syntax import FunctionNode, FunctionSource, context_name, helper_of, integer, parameter_names
 from .traits import Trait
 
 HELPER_DEPTH = 2
 EINSUM_SIZES = (3, 4, 5, 2, 6, 7)
-VIEWS = frozenset("unsqueeze squeeze expand expand_as view reshape flatten clamp long int t transpose repeat".split())  # noqa: SIM905
 
 
-class Uses(ast.NodeVisitor):
-    """One walk over one function body.
+class Uses(Bindings, ast.NodeVisitor):
+    """One walk over one function body, which notes what each expression says about the parameters in it.
 
     Args:
         traits: Evidence per parameter name of forward, added to.
@@ -35,107 +35,27 @@ class Uses(ast.NodeVisitor):
         depth: int,
         saved: list[str | None],
         weight: float = 1.0,
-    ):
-        self.traits, self.names, self.namespace, self.depth, self.saved, self.weight = traits, names, namespace, depth, saved, weight
-        self.inputs: list[str] = []
-
-    def who(self, node: ast.AST | None) -> str | None:
-        """Return the parameter that an expression stands for, looking through ``.contiguous()`` and the like."""
-        if isinstance(node, ast.Name):
-            return self.names.get(node.id)
-        if isinstance(node, ast.Attribute):
-            if isinstance(node.value, ast.Name) and (name := self.names.get(f"{node.value.id}.{node.attr}")):
-                return name
-            return self.who(node.value) if node.attr in ("data", "mT", "T") else None
-        if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in PASS_THROUGH:
-            return self.who(node.func.value)
-        return None
-
-    def about(self, node: ast.AST | None) -> str | None:
-        """Return the parameter that an expression is a view or a simple function of, as ``index.unsqueeze(1).expand(-1, d)`` is of ``index``."""
-        while isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in VIEWS:
-            node = node.func.value
-        return self.who(node)
-
-    def trait(self, node: ast.AST | None) -> Trait | None:
-        """Return the evidence of the parameter that an expression stands for."""
-        name = self.who(node)
-        return self.traits.get(name) if name else None
-
-    def add(self, node: ast.AST | None, kind: str, weight: float) -> None:
-        """Add to a kind of the parameter that an expression stands for, if it does."""
-        if (trait := self.trait(node)) is not None:
-            trait.score(kind, weight * self.weight)
+    ) -> None:
+        super().__init__(traits, names, saved, weight)
+        self.namespace, self.depth = namespace, depth
 
     def visit_Assign(self, node: ast.Assign) -> None:
         self.visit(node.value)
         for target in node.targets:
-            self._bind(target, node.value)
+            self._assign(target, node.value)
 
     def visit_AnnAssign(self, node: ast.AnnAssign) -> None:
         if node.value is not None:
             self.visit(node.value)
-            self._bind(node.target, node.value)
+            self._assign(node.target, node.value)
 
     def visit_AugAssign(self, node: ast.AugAssign) -> None:
         self.visit_BinOp(ast.BinOp(node.target, node.op, node.value))
 
-    def _bind(self, target: ast.expr, value: ast.expr) -> None:
-        if isinstance(target, (ast.Tuple, ast.List)):
-            self._bind_many(target.elts, value)
-            return
-        key = ast.unparse(target)
+    def _assign(self, target: ast.expr, value: ast.expr) -> None:
         if isinstance(target, ast.Subscript):
             self.visit(target)
-            self.add(target.value, "tensor", 0.5)
-            if (trait := self.trait(target.value)) is not None:
-                trait.filled = True
-        elif isinstance(target, (ast.Name, ast.Attribute)):
-            name = self.who(value)
-            if name is not None:
-                if isinstance(target, ast.Attribute):
-                    self._score_kept(name)
-                self.names[key] = name
-            elif isinstance(target, ast.Name):
-                self.names.pop(key, None)
-
-    def _score_kept(self, name: str) -> None:
-        for kind in ("float", "int", "bool"):
-            self.traits[name].score(kind, 0.25 * self.weight)
-
-    def _bind_many(self, targets: list[ast.expr], value: ast.expr) -> None:
-        starred = any(isinstance(t, ast.Starred) for t in targets)
-        sizes = value.value if isinstance(value, ast.Attribute) and value.attr == "shape" else None
-        if isinstance(value, ast.Call) and isinstance(value.func, ast.Attribute) and value.func.attr == "size" and not value.args:
-            sizes = value.func.value
-        if sizes is not None and (trait := self.trait(sizes)) is not None:
-            trait.least = max(trait.least, len(targets) - 1) if starred else trait.least
-            if not starred:
-                trait.see_rank(len(targets))
-            trait.score("tensor", self.weight)
-        parts = self._parts(value, len(targets), starred)
-        if parts is None and not starred and (trait := self.trait(value)) is not None:
-            trait.members = len(targets)
-            trait.score("tensors", 1.2 * self.weight)
-            trait.score("ints", 1.0 * self.weight)
-        for i, target in enumerate(targets):
-            if not isinstance(target, (ast.Name, ast.Attribute)):
-                continue
-            part = parts[i] if parts is not None and i < len(parts) else None
-            name = part if isinstance(part, str) else self.who(part)
-            if name:
-                self.names[ast.unparse(target)] = name
-            elif isinstance(target, ast.Name):
-                self.names.pop(target.id, None)
-
-    def _parts(self, value: ast.expr, count: int, starred: bool) -> list[Any] | None:
-        if isinstance(value, (ast.Tuple, ast.List)):
-            return list(value.elts)
-        if isinstance(value, ast.Attribute) and value.attr in ("saved_tensors", "saved_variables"):
-            return list(self.saved)
-        if isinstance(value, ast.Name) and value.id in ("inputs", "args") and self.inputs:
-            return list(self.inputs)
-        return None
+        self.bind(target, value)
 
     def visit_Call(self, node: ast.Call) -> None:
         self.generic_visit(node)
@@ -193,7 +113,7 @@ class Uses(ast.NodeVisitor):
             trait.score("str", 2.0)
 
     def _note_axis(self, trait: Trait, axis: ast.expr) -> None:
-        number = _integer(axis)
+        number = integer(axis)
         if number is not None:
             trait.least = max(trait.least, number + 1 if number >= 0 else -number)
             trait.score("tensor", 0.3 * self.weight)
@@ -295,7 +215,7 @@ class Uses(ast.NodeVisitor):
             trait.least = max(trait.least, len(kept))
             if len(kept) == 1 and len(elements) > 2 and isinstance(kept[0], ast.Slice):
                 trait.see_rank(1)
-        elif _integer(inner) is not None:
+        elif integer(inner) is not None:
             for kind, weight in (("tensors", 0.7), ("ints", 0.7), ("tensor", 0.3)):
                 trait.score(kind, weight * self.weight)
             trait.least = max(trait.least, 1)
@@ -349,7 +269,7 @@ class Uses(ast.NodeVisitor):
         constants = [e.value for e in other.elts if isinstance(e, ast.Constant)] if isinstance(other, (ast.Tuple, ast.List, ast.Set)) else []
         if isinstance(other, ast.Constant):
             constants = [other.value]
-        number = _integer(other)
+        number = integer(other)
         if isinstance(op, (ast.Is, ast.IsNot)) and None in constants:
             trait.optional = True
             trait.score("none", 0.3)
@@ -413,15 +333,6 @@ class Uses(ast.NodeVisitor):
             self.visit(statement)
 
 
-def _integer(node: ast.AST) -> int | None:
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant):
-        value = node.operand.value
-        return -value if isinstance(value, int) else None
-    if isinstance(node, ast.Constant) and isinstance(node.value, int) and not isinstance(node.value, bool):
-        return node.value
-    return None
-
-
 def _is_namespace(node: ast.expr) -> bool:
     root = node
     while isinstance(root, ast.Attribute):
@@ -462,18 +373,9 @@ def collect_uses(source: FunctionSource, traits: Mapping[str, Trait]) -> dict[st
     return kept | {f"saved[{i}]": name for i, name in enumerate(saved) if name}
 
 
-def mentions(source: FunctionSource, *words: str) -> bool:
-    """Return whether forward or backward names one of these modules or functions."""
-    for method in (source.forward, source.backward, source.setup_context):
-        for node in own_nodes(method) if method is not None else ():
-            if (isinstance(node, ast.Name) and node.id in words) or (isinstance(node, ast.Attribute) and node.attr in words):
-                return True
-    return False
-
-
 def _spreads_vector(sizes: list[ast.expr]) -> bool:
     """Whether sizes are those of a vector laid along one axis of a tensor, as in ``weight.view(1, -1, 1, 1)``."""
-    numbers = [_integer(size) for size in sizes]
+    numbers = [integer(size) for size in sizes]
     return len(numbers) > 2 and sum(n != 1 for n in numbers) == 1 and numbers.count(1) == len(numbers) - 1
 
 
