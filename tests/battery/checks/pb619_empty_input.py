@@ -193,3 +193,37 @@ class AtLeastOneRow(torch.autograd.Function):
 
 kills.append(pb.case(AtLeastOneRow, x(2, 8, 3, 5)))
 spares += [pb.case(Shuffles, x(2, 8, 3, 5), 2), pb.case(ShufflesUnderAutograd, x(3, 8, 2, 5), 2)]
+
+
+class AddsToRows(torch.autograd.Function):
+    """torch's index_add_ takes an empty tensor whatever the index says; rows that are not there were never meant."""
+
+    @staticmethod
+    def forward(ctx, x, index, rows, alpha):
+        ctx.mark_dirty(x)
+        ctx.save_for_backward(index)
+        ctx.alpha = alpha
+        return x.index_add_(0, index, rows, alpha=alpha)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (index,) = ctx.saved_tensors
+        return dy, None, ctx.alpha * dy[index], None
+
+
+class LooksAtFirstRow(torch.autograd.Function):
+    """What is read past the end is no index among the arguments."""
+
+    @staticmethod
+    def forward(ctx, x, index):
+        ctx.save_for_backward(x, index)
+        return x.square() * index
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, index = ctx.saved_tensors
+        return 2 * x * dy * index + 0 * dy[0], None
+
+
+kills.append(pb.case(LooksAtFirstRow, x(3, 2), torch.tensor([[1], [2], [4]])))
+spares.append(pb.case(AddsToRows, x(5, 3), torch.tensor([0, 3, 4]), x(3, 3), 0.5))

@@ -466,3 +466,38 @@ class Rotates(torch.autograd.Function):
 
 angles = torch.linspace(0, 2, 10, dtype=torch.float64).reshape(5, 2)
 spares.append(pb.case(Rotates, torch.linspace(-1, 2, 60, dtype=torch.float64).reshape(3, 5, 4).requires_grad_(), angles.cos(), angles.sin()))
+
+
+class NormalisesGroups(torch.autograd.Function):
+    """As many groups as samples, by chance: ten groups of four channels were never meant, though forward can compute something for them."""
+
+    @staticmethod
+    def forward(ctx, x, groups):
+        z = x.reshape(len(x), groups, -1)
+        rstd = (z.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+        ctx.save_for_backward(x, rstd)
+        ctx.groups = groups
+        return (z * rstd).view(x.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        x, rstd = ctx.saved_tensors
+        entries = x[0, 0].numel() * (x.shape[1] // ctx.groups)
+        z, d = x.reshape(len(x), ctx.groups, -1), dy.reshape(len(x), ctx.groups, -1)
+        return (rstd * d - z * rstd**3 * (z * d).sum(-1, keepdim=True) / entries).view(x.shape), None
+
+
+class NormalisesEightSamples(NormalisesGroups):
+    """Wrong for more than eight samples, whatever the groups are."""
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        gradient, _ = NormalisesGroups.backward(ctx, dy)
+        gradient[8:] = 0
+        return gradient, None
+
+
+kills.append(pb.case(NormalisesEightSamples, x(2, 4, 5), 2))
+spares.append(pb.case(NormalisesGroups, x(2, 4, 5), 2))
