@@ -6,6 +6,7 @@ import subprocess
 import sys
 import weakref
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -268,6 +269,8 @@ def test_library_ops_have_names_and_arguments():
     assert _compat.library_op(op) == "aten::add.Tensor"
     assert _compat.library_op(torch.add) == ""
     assert _compat.library_arguments(op) == ("self", "other", "alpha")
+    assert _compat.library_parameters(op)[2] == ("alpha", True, True, 1, Any)
+    assert _compat.library_parameters(op)[0] == ("self", False, False, None, torch.Tensor)
     assert _compat.is_registered("aten::add")
     assert not _compat.is_registered("aten::no_such_op")
 

@@ -30,6 +30,7 @@ from .library import library_function as library_function
 from .library import library_functions as library_functions
 from .library import library_op as library_op
 from .library import library_overload as library_overload
+from .library import library_parameters as library_parameters
 from .library import library_rules as library_rules
 from .modes import any_autocast as any_autocast
 from .modes import dispatch_mode as dispatch_mode

@@ -23,6 +23,18 @@ def library_arguments(op: Any) -> tuple[str, ...]:
     return tuple(argument.name for argument in op._schema.arguments)
 
 
+def library_parameters(op: Any) -> list[tuple[str, bool, bool, Any, Any]]:
+    """Of every argument of a torch.library op: its name, whether it goes by keyword alone, whether it has a default, that default, and its type.
+
+    Fallback: none. Retire when an op's schema is public.
+    """
+    import torch
+
+    plain = {"Tensor": torch.Tensor, "int": int, "float": float, "bool": bool, "str": str, "Optional[Tensor]": torch.Tensor | None}
+    plain |= {"List[Tensor]": list[torch.Tensor], "List[int]": list[int], "List[float]": list[float]}
+    return [(a.name, a.kwarg_only, a.has_default_value(), a.default_value, plain.get(str(a.type), Any)) for a in op._schema.arguments]
+
+
 def is_registered(name: str) -> bool:
     """Whether a torch.library op ``"ns::op"`` is registered, without looking it up, which could load one.
 

@@ -137,7 +137,7 @@ def _with(t: Tensor, where: slice, number: int) -> Tensor:
 def _ignored(probe: Probe) -> dict[str, int]:
     """Return the whole numbers, passed or by default, whose name says that entries equal to them do not count."""
     found = {path: int(value) for path, value in numbers_among(probe.exact).items() if value == int(value) and _IGNORED.search(path)}
-    function = probe.target.function if probe.target.direct else None
+    function = probe.target.described
     if function is not None:
         for p in inspect.signature(inspect.unwrap(function.forward)).parameters.values():
             if _IGNORED.search(p.name) and isinstance(p.default, int) and not isinstance(p.default, bool):

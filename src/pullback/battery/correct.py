@@ -6,7 +6,7 @@ import ast
 import inspect
 import textwrap
 
-from ..capture.calls import backward_of
+from ..capture.calls import backward_as_written
 from .probe import Probe
 
 LONGEST = 120
@@ -21,11 +21,11 @@ def corrected_line(probe: Probe, path: str, mend: str | None) -> str | None:
         mend: The right gradient in ``returned``, ``grad_output`` and argument names, as in `diagnosis.mismatch.Fit`.
     """
     function = probe.function
-    if mend is None or function is None or not probe.target.direct:
+    if mend is None or function is None or probe.target.described is None:
         return None
     places = {name: i for i, name in enumerate(probe.target.positional(len(probe.case.args)))}
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(backward_of(function)))))
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(backward_as_written(function)))))
         wanted = ast.parse(mend, mode="eval").body
     except (OSError, TypeError, SyntaxError):
         return None

@@ -19,6 +19,7 @@ import torch
 from ..authoring.keeping import Sample
 from ..capture.calls import resolve_target
 from ..capture.case import Case
+from ..capture.library import library_op
 from ..declare import ATTRIBUTE, Declaration, DeclarationError, declaration_of
 from .targets import Target
 
@@ -165,9 +166,9 @@ def defined_in(module: types.ModuleType) -> Iterator[Subject]:
     """Yield every Function and op that `module` itself defines, in order of definition; imported ones are not its own."""
     seen: set[int] = set()
     for short, value in _namespace(vars(module), module.__name__):
-        if id(value) in seen or getattr(value, "__module__", None) != module.__name__:
+        if id(value) in seen or _module_of(value) != module.__name__:
             continue
-        if is_op(value) or (is_function(value) and value.forward is not torch.autograd.Function.forward):
+        if is_op(value) or is_library_op(value) or (is_function(value) and value.forward is not torch.autograd.Function.forward):
             seen.add(id(value))
             yield replace(_subject(value, short), name=f"{module.__name__}.{short}")
 
@@ -187,6 +188,17 @@ def is_function(value: Any) -> bool:
 def is_op(value: Any) -> bool:
     """Return whether `value` is an op: an object with a `__pullback__` mapping and the Function it stands for."""
     return not isinstance(value, type) and isinstance(getattr(value, ATTRIBUTE, None), Mapping) and hasattr(value, "function")
+
+
+def is_library_op(value: Any) -> bool:
+    """Return whether `value` is an op of torch.library with a derivative of its own."""
+    op = library_op(value)
+    return op is not None and op.backward is not None
+
+
+def _module_of(value: Any) -> str | None:
+    op = library_op(value)
+    return getattr(value if op is None else op.forward, "__module__", None)
 
 
 def lookup(module: types.ModuleType, name: str) -> Subject | None:

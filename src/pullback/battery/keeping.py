@@ -10,7 +10,7 @@ from typing import Literal
 from torch import Tensor
 
 from .. import _compat, trees
-from ..capture.calls import ForwardCall, forward_names, observed_forward, positional_names
+from ..capture.calls import ForwardCall, forward_names, name_of, observed_forward, positional_names
 from ..capture.saved import Kept, kept_by, reachable
 from .evaluate import Evaluator, Outcome
 from .probe import Probe
@@ -101,4 +101,4 @@ def shown(tensor: Tensor) -> str:
 
 def owner(probe: Probe) -> str:
     """Return the name of the Function that findings about forward and ctx speak of."""
-    return probe.function.__name__ if probe.function else probe.target.name
+    return name_of(probe.function) if probe.function else probe.target.name

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ..capture.calls import BackwardCall, Function, Target, functions_in, observed_backward, resolve_target
+from ..capture.calls import BackwardCall, Function, Target, functions_in, name_of, observed_backward, resolve_target
 from ..capture.case import Case
 from ..capture.modules import with_module_state
 from ..declare import Declaration
@@ -105,7 +105,7 @@ class Probe:
     @property
     def backward_name(self) -> str:
         """How messages name the backward: ``"Swish.backward"``."""
-        return self.target.backward_name if self.target.function or self.function is None else f"{self.function.__name__}.backward"
+        return self.target.backward_name if self.target.function or self.function is None else f"{name_of(self.function)}.backward"
 
     def backward_name_of(self, path: str) -> str:
         """How messages name what computes the gradient of one input: the backward, or the rule of an op."""
@@ -284,5 +284,6 @@ class Probe:
         place = self.target.location
         if self.case.origin in ("given", "recorded") or place is None:
             return f"pb.check({self.target.name}, inputs, select=[{code!r}], seed={self.settings.seed})"
-        qualname = self.target.function.__qualname__ if self.target.function else self.target.name
+        described = self.target.function or self.target.described
+        qualname = described.__qualname__ if described else self.target.name
         return f"pullback check {place.path}::{qualname} --select {code} --case {self.case.index} --seed {self.settings.seed}"

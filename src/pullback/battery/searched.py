@@ -27,9 +27,10 @@ def searched_cases(target: Any, declaration: Declaration, seed: int) -> tuple[li
     resolved = resolve_target(target)
     if declaration.samples is not None:
         return [replace(c, declaration=_over(declaration, c.declaration), index=i) for i, c in enumerate(_sampled(target, declaration))], None
-    if resolved.function is None:
+    function = resolved.function or resolved.described
+    if function is None:
         return [], _nothing(target, "sample inputs are searched for Functions only; pass inputs for a callable", "")
-    result = find_inputs(resolved.function, seed=seed)
+    result = find_inputs(function, seed=seed)
     found = list(result.cases)
     if result.severed is not None:
         found.append(replace(result.severed, only=("PB509",)))

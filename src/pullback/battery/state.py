@@ -84,7 +84,8 @@ def pristine(snapshot: Snapshot, target: Target) -> Iterator[None]:
 def _owners(target: Target) -> list[Any]:
     call = target.call
     function = target.function
-    names = [function.__module__] if function is not None else []
+    described = function or target.described
+    names = [described.__module__] if described is not None else []
     names += [n for n in (getattr(call, "__module__", None), type(call).__module__) if isinstance(n, str)]
     owners: dict[int, Any] = {}
     for name in names:

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-_MARKS = ("Function", "__pullback__", "pullback_cases", "pb.op", "pullback.op")
+_MARKS = ("Function", "__pullback__", "pullback_cases", "pb.op", "pullback.op", "custom_op", "triton_op")
 
 
 class TargetError(ValueError):
@@ -81,7 +81,7 @@ def _promising(folder: Path) -> list[Path]:
 
 def _nothing_named(base: str, targets: list[Target]) -> list[Target]:
     if not targets:
-        raise TargetError(f"no file below {base!r} mentions autograd.Function, pb.op or pullback_cases")
+        raise TargetError(f"no file below {base!r} mentions autograd.Function, pb.op, torch.library.custom_op or pullback_cases")
     return targets
 
 

@@ -80,12 +80,12 @@ def functions_as_forwards() -> Iterator[None]:
 def eager(evaluator: Evaluator) -> Evaluator:
     """Return the same call with every custom Function replaced by its forward, so that gradients are autograd's own."""
     target = evaluator.target
-    function = target.function
+    described = target.described
 
     def call(*args: Any, **kwargs: Any) -> Any:
         with functions_as_forwards():
-            if target.direct and function is not None:
-                return run_forward(function, *args, **kwargs)
+            if described is not None:
+                return run_forward(described, *args, **kwargs)
             return target.call(*args, **kwargs)
 
     return evaluator.variant(target=replace(target, call=call, function=None))

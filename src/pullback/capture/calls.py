@@ -16,7 +16,7 @@ from typing import Any
 import torch
 
 from ..report.finding import Location
-from .library import library_op, op_behind
+from .library import library_op, op_behind, stand_in
 
 Function = torch.autograd.Function
 _FOLDER: ContextVar[str] = ContextVar("folder", default="")
@@ -46,6 +46,14 @@ class Target:
     def direct(self) -> bool:
         """Whether the call is `function.apply` itself, so that arguments and gradients correspond one to one."""
         return self.function is not None and getattr(self.call, "__self__", None) is self.function
+
+    @property
+    def described(self) -> type[Function] | None:
+        """The class that tells of the call's arguments one by one: the Function whose `apply` the call is, or what stands for a torch.library op."""
+        if self.function is not None:
+            return self.function if self.direct else None
+        op = library_op(self.call)
+        return stand_in(op) if op is not None and op.backward is not None else None
 
     @property
     def offers_setup_context(self) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -72,6 +73,41 @@ def op_behind(function: type[torch.autograd.Function]) -> LibraryOp | None:
         (None, None),
     )
     return LibraryOp(found.overload, found.name, found.forward, setup_context, backward)
+
+
+@functools.lru_cache(maxsize=1024)
+def stand_in(op: LibraryOp) -> type[torch.autograd.Function]:
+    """Return a Function that reads as the op's author wrote it, method by method, and whose `apply` calls the op.
+
+    It tells what a Function's source tells: names, defaults, annotations, what steers the code. It is not what computes the op's gradients.
+    """
+
+    def forward(*args: Any) -> Any:
+        return op.overload(*args)
+
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        pass
+
+    def backward(ctx: Any, *grads: Any) -> Any:
+        raise NotImplementedError(f"{op.name} has no backward")
+
+    forward.__signature__ = _signature(op)  # type: ignore[attr-defined]
+    methods = {"forward": op.forward or forward, "setup_context": op.setup_context or setup_context, "backward": op.backward or backward}
+    namespace: dict[str, Any] = {name: staticmethod(method) for name, method in methods.items()}
+    module = getattr(op.forward or op.backward, "__module__", None) or __name__
+    namespace |= {"apply": staticmethod(op.overload), "__module__": module, "__qualname__": getattr(op.forward, "__qualname__", op.short)}
+    return type(op.short, (torch.autograd.Function,), namespace)
+
+
+def _signature(op: LibraryOp) -> inspect.Signature:
+    """Return the signature that the op's schema gives."""
+    kinds = {True: inspect.Parameter.KEYWORD_ONLY, False: inspect.Parameter.POSITIONAL_OR_KEYWORD}
+    return inspect.Signature(
+        [
+            inspect.Parameter(name, kinds[by_keyword], default=default if optional else inspect.Parameter.empty, annotation=kind)
+            for name, by_keyword, optional, default, kind in _compat.library_parameters(op.overload)
+        ]
+    )
 
 
 def without_metadata(args: tuple[Any, ...]) -> tuple[Any, ...]:

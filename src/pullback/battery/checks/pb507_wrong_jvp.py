@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ...capture.calls import Function
+from ...capture.calls import Function, name_of
 from ...report.finding import Evidence, Finding
 from .. import tolerance
 from ..base import Check, Skipped, Unsupported
@@ -67,7 +67,7 @@ class WrongJvp(Check):
             got, expected = interval(wrong.got, wrong.low, wrong.high)
             yield self.finding(
                 probe,
-                f"{function.__name__}.jvp is not the derivative of forward along {wrong.path}",
+                f"{name_of(function)}.jvp is not the derivative of forward along {wrong.path}",
                 location=probe.forward_location,
                 evidence=[
                     Evidence(

@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 
-from ...capture.calls import BackwardCall, backward_of, observed_backward
+from ...capture.calls import BackwardCall, backward_of, name_of, observed_backward
 from ...report.finding import Evidence, Finding
 from ..base import Check
 from ..evaluate import Evaluator, UserCodeError
@@ -79,7 +79,7 @@ class GradientCount(Check):
         if isinstance(call.error, TypeError) and not _takes(call):
             return self.finding(
                 probe,
-                f"{call.function.__name__}.backward does not take one gradient for each output of forward{when}",
+                f"{name_of(call.function)}.backward does not take one gradient for each output of forward{when}",
                 evidence=[Evidence(f"backward called with ctx and {_count(outputs, 'gradient')}{when}", str(call.error), f"ctx, {_names(outputs)}")],
                 cause=f"forward returns {_count(outputs, 'output')}{when}, and backward's signature has another number of parameters",
                 certain=True,
@@ -93,7 +93,7 @@ class GradientCount(Check):
             return None
         return self.finding(
             probe,
-            f"{call.function.__name__}.backward returns {_count(len(returned), 'gradient')}, forward takes {_count(arguments, 'argument')}{when}",
+            f"{name_of(call.function)}.backward returns {_count(len(returned), 'gradient')}, forward takes {_count(arguments, 'argument')}{when}",
             evidence=[Evidence(f"values returned by backward{when}", str(len(returned)), f"{arguments}, one for each argument of forward after ctx")],
             cause="forward and backward were not changed together",
             fix="Return one value for each argument of forward, in order, None for those without a gradient.",

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from torch import Tensor
 
+from ...capture.calls import name_of
 from ...report.finding import Evidence, Finding
 from ..base import Check
 from ..probe import Probe
@@ -42,9 +43,9 @@ class GradientShape(Check):
             if call.error is not None or probe.explained("", "PB601"):
                 continue
             if isinstance(call.returned, list):
-                yield self._list(probe, call.function.__name__)
+                yield self._list(probe, name_of(call.function))
                 return
-            found = [f for f in (self._judge(probe, slot, call.function.__name__) for slot in slots(probe, call)) if f is not None]
+            found = [f for f in (self._judge(probe, slot, name_of(call.function)) for slot in slots(probe, call)) if f is not None]
             yield from found
             if found:
                 return
@@ -119,7 +120,7 @@ class GradientShape(Check):
             return None
         return self.finding(
             probe,
-            f"{function.__name__}.backward returns a gradient that does not fit its argument",
+            f"{name_of(function)}.backward returns a gradient that does not fit its argument",
             evidence=[Evidence("the engine says", text)],
             fix="Return gradients in the order of forward's arguments, each with its argument's shape, None for what is not a tensor.",
         )

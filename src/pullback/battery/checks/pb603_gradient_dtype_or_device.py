@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from ...capture.calls import name_of
 from ...report.finding import Evidence, Finding
 from .. import tolerance
 from ..base import Check
@@ -45,7 +46,7 @@ class GradientDtypeOrDevice(Check):
             if call.error is not None:
                 continue
             arriving = {g.dtype for g in call.grad_outputs if isinstance(g, Tensor)}
-            found = [f for f in (self._judge(probe, slot, call.function.__name__, arriving) for slot in slots(probe, call)) if f is not None]
+            found = [f for f in (self._judge(probe, slot, name_of(call.function), arriving) for slot in slots(probe, call)) if f is not None]
             yield from found
             if found:
                 return

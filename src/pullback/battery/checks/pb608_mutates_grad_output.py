@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
-from ...capture.calls import BackwardCall, observed_backward
+from ...capture.calls import BackwardCall, name_of, observed_backward
 from ...report.finding import Evidence, Finding
 from ..base import Check
 from ..evaluate import UserCodeError
@@ -62,7 +62,7 @@ class MutatesGradOutput(Check):
             for now, then in zip(call.grad_outputs, call.received, strict=True):
                 if call.function not in blamed and now is not None and not same(now, then) and then is not None:
                     blamed.add(call.function)
-                    yield self._mutated(probe, f"{call.function.__name__}.backward", "", now, then)
+                    yield self._mutated(probe, f"{name_of(call.function)}.backward", "", now, then)
 
     def _mutated(self, probe: Probe, backward: str, which: str, now: Tensor, then: Tensor) -> Finding:
         changed = int((now != then).sum())

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from ... import _compat, trees
+from ...capture.calls import name_of
 from ...capture.captured import Captured, captured_tensors
 from ...report.finding import Evidence, Finding
 from ..base import Check
@@ -72,7 +73,7 @@ class CapturedTensor(Check):
         own = next((leaf.path for leaf, t in zip(probe.native.leaves, outcome.arguments.tensors, strict=True) if t is item.tensor), None)
         return self.finding(
             probe,
-            f"{item.function.__name__}.{item.method} reads {name}, which is not passed to apply and so gets no gradient",
+            f"{name_of(item.function)}.{item.method} reads {name}, which is not passed to apply and so gets no gradient",
             severity="warning" if probe.case.invented else "error",
             location=item.location,
             evidence=[Evidence(f"{name}: {shown(item.tensor)}, requires grad", got="no gradient", expected=f"a gradient for {name}")],
@@ -87,7 +88,7 @@ class CapturedTensor(Check):
         name = item.name or "a tensor"
         return self.finding(
             probe,
-            f"{item.function.__name__}.{item.method} reads {name} itself, not the argument {twin}",
+            f"{name_of(item.function)}.{item.method} reads {name} itself, not the argument {twin}",
             severity="warning" if probe.case.invented else "error",
             location=item.location,
             evidence=[Evidence(f"{name} shares its memory with the {twin} that was given; a call with another {twin} still reads {name}")],
@@ -100,7 +101,7 @@ class CapturedTensor(Check):
         names = ", ".join(t.name for t in tables)
         return self.finding(
             probe,
-            f"{tables[0].function.__name__} reads {names}, not passed to apply: right as long as it is constant",
+            f"{name_of(tables[0].function)} reads {names}, not passed to apply: right as long as it is constant",
             severity="note",
             location=tables[0].location,
             evidence=[Evidence(f"{t.name}: {shown(t.tensor)}, does not require grad, read in {t.method}") for t in tables],
@@ -109,7 +110,7 @@ class CapturedTensor(Check):
 
 
 def _hangs_on_arguments(item: Captured) -> bool:
-    return "." in item.name and not item.name.startswith(item.function.__name__)
+    return "." in item.name and not item.name.startswith(name_of(item.function))
 
 
 def _gradients(probe: Probe, outcome: Outcome, found: list[Captured]):

@@ -10,7 +10,7 @@ from typing import Any
 from torch import Tensor
 
 from ... import _compat
-from ...capture.calls import ForwardCall, Function, observed_forward, resolve_target
+from ...capture.calls import ForwardCall, Function, name_of, observed_forward, resolve_target
 from ...report.finding import Evidence, Finding, Severity
 from ..base import Check
 from ..evaluate import Evaluator, UserCodeError
@@ -101,7 +101,7 @@ class AliasedOutput(Check):
         after = "silently changes the argument" if alias.kind == "detached" else "raises"
         return self.finding(
             probe,
-            f"{function.__name__}.forward returns {what}{when}",
+            f"{name_of(function)}.forward returns {what}{when}",
             severity=severity,
             location=probe.forward_location,
             evidence=[Evidence(f"{alias.said} shares memory with {alias.argument}{when}; it is not marked dirty")],
