@@ -577,10 +577,10 @@ def test_rules_and_overload_of_a_library_op():
         return 2 * dy
 
     defined = torch.library.custom_op("pullback_compat::double", twice, mutates_args=())
-    assert _compat.library_rules("pullback_compat::double") == (None, None)
+    assert _compat.library_rules("pullback_compat::double") == (None, None, None)
     defined.register_autograd(backward, setup_context=setup_context)
-    assert _compat.library_rules("pullback_compat::double") == (setup_context, backward)
-    assert _compat.library_rules("aten::mul") == (None, None)
+    assert _compat.library_rules("pullback_compat::double") == (setup_context, backward, None)
+    assert _compat.library_rules("aten::mul") == (None, None, None)
     overload = _compat.library_overload(defined)
     assert overload is torch.ops.pullback_compat.double.default
     assert _compat.library_overload(torch.ops.pullback_compat.double) is overload

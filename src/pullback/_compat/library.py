@@ -83,14 +83,14 @@ def library_overload(value: Any) -> Any:
     return getattr(value, "_opoverload", None) if type(value).__name__ == "CustomOpDef" else None
 
 
-def library_rules(name: str) -> tuple[Any, Any]:
-    """The setup_context and the backward that were registered for an op that torch.library.custom_op made; None where there is none.
+def library_rules(name: str) -> tuple[Any, Any, Any]:
+    """The setup_context, backward and vmap that were registered for an op that torch.library.custom_op made; None where there is none.
 
-    Fallback: (None, None). Retire when such an op names them.
+    Fallback: None for each. Retire when such an op names them.
     """
     try:
         from torch._library.custom_ops import OPDEFS
     except ImportError:
-        return None, None
+        return None, None, None
     definition = OPDEFS.get(name)
-    return getattr(definition, "_setup_context_fn", None), getattr(definition, "_backward_fn", None)
+    return getattr(definition, "_setup_context_fn", None), getattr(definition, "_backward_fn", None), getattr(definition, "_vmap_fn", None)

@@ -24,8 +24,11 @@ def corrected_line(probe: Probe, path: str, mend: str | None) -> str | None:
     if mend is None or function is None or probe.target.described is None:
         return None
     places = {name: i for i, name in enumerate(probe.target.positional(len(probe.case.args)))}
+    written = backward_as_written(function)
+    if written is None:
+        return None
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(backward_as_written(function)))))
+        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(written))))
         wanted = ast.parse(mend, mode="eval").body
     except (OSError, TypeError, SyntaxError):
         return None

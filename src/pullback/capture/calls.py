@@ -141,16 +141,16 @@ def name_of(function: type[Function]) -> str:
     return function.__name__ if op is None else op.short
 
 
-def forward_as_written(function: type[Function]) -> Callable[..., Any]:
-    """Return the code of forward that its author wrote: the method, or the implementation of a torch.library op."""
+def forward_as_written(function: type[Function]) -> Callable[..., Any] | None:
+    """Return the code of forward that its author wrote: the method, or the implementation of a torch.library op; None if that is not Python."""
     op = op_behind(function)
-    return function.forward if op is None or op.forward is None else op.forward
+    return function.forward if op is None else op.forward
 
 
-def backward_as_written(function: type[Function]) -> Callable[..., Any]:
+def backward_as_written(function: type[Function]) -> Callable[..., Any] | None:
     """Return the code of backward that its author wrote: the method, or what was registered for a torch.library op."""
     op = op_behind(function)
-    return backward_of(function) if op is None or op.backward is None else op.backward
+    return backward_of(function) if op is None else op.backward
 
 
 def forward_names(function: type[Function]) -> tuple[str, ...]:

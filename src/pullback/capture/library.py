@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -26,6 +27,7 @@ class LibraryOp:
         forward: Its implementation in Python; None where it has none that is known.
         setup_context: What was registered to keep the residuals, or None.
         backward: What was registered to compute the gradients, or None.
+        vmap: What was registered for batches, or None.
     """
 
     overload: Any
@@ -33,6 +35,7 @@ class LibraryOp:
     forward: Callable[..., Any] | None
     setup_context: Callable[..., Any] | None
     backward: Callable[..., Any] | None
+    vmap: Callable[..., Any] | None = None
 
     @property
     def short(self) -> str:
@@ -72,7 +75,7 @@ def op_behind(function: type[torch.autograd.Function]) -> LibraryOp | None:
         ),  # what torch.library.register_autograd made
         (None, None),
     )
-    return LibraryOp(found.overload, found.name, found.forward, setup_context, backward)
+    return replace(found, setup_context=setup_context, backward=backward)
 
 
 @functools.lru_cache(maxsize=1024)
@@ -95,7 +98,9 @@ def stand_in(op: LibraryOp) -> type[torch.autograd.Function]:
     methods = {"forward": op.forward or forward, "setup_context": op.setup_context or setup_context, "backward": op.backward or backward}
     namespace: dict[str, Any] = {name: staticmethod(method) for name, method in methods.items()}
     module = getattr(op.forward or op.backward, "__module__", None) or __name__
-    namespace |= {"apply": staticmethod(op.overload), "__module__": module, "__qualname__": getattr(op.forward, "__qualname__", op.short)}
+    known = vars(sys.modules[module]).items() if module in sys.modules else ()
+    name = next((name for name, value in known if _compat.library_overload(value) is op.overload), op.short)
+    namespace |= {"apply": staticmethod(op.overload), "__module__": module, "__qualname__": name}
     return type(op.short, (torch.autograd.Function,), namespace)
 
 
@@ -108,6 +113,12 @@ def _signature(op: LibraryOp) -> inspect.Signature:
             for name, by_keyword, optional, default, kind in _compat.library_parameters(op.overload)
         ]
     )
+
+
+def as_written(function: type[torch.autograd.Function]) -> type[torch.autograd.Function]:
+    """Return a Function whose methods are what somebody wrote: the class itself, or the stand-in of the op that torch generated it for."""
+    op = op_behind(function)
+    return function if op is None else stand_in(op)
 
 
 def without_metadata(args: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from .. import _compat
 from .calls import Function, backward_of
+from .library import as_written
 
 DEPTH = 8
 _OPAQUE = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType, types.BuiltinFunctionType, torch.dtype, torch.device)
@@ -162,6 +163,7 @@ def read_in_branches(function: type[Function]) -> set[str]:
 
     Methods of the class to which backward hands ctx are read too.
     """
+    function = as_written(function)
     backward = _tree(backward_of(function))
     helpers = [_tree(getattr(function, name, None)) for name in _given_context(backward)] if backward is not None else []
     return {path for tree in (backward, *helpers) if tree is not None for path in _read_in_branches(tree)}
@@ -239,7 +241,8 @@ def _save_calls(function: type[Function]) -> list[list[ast.expr]]:
 
 
 def _find_save_calls(function: type[Function]) -> Iterator[list[ast.expr]]:
-    for method in (function.forward, function.setup_context):
+    written = as_written(function)
+    for method in (written.forward, written.setup_context):
         try:
             tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(method))))
         except (OSError, TypeError, SyntaxError):

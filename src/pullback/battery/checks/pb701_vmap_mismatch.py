@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ...capture.library import op_behind
 from ...report.clean import clean
 from ...report.finding import Finding
 from .. import tolerance
@@ -37,7 +38,7 @@ class VmapMismatch(Check):
     How it is measured:
         For Functions with ``setup_context`` and either ``generate_vmap_rule = True`` or a ``vmap`` of their own: three different samples, batched
         along the first and the last dimension of every choice of inputs (of each input alone, where there are many): forward, gradients and second
-        derivatives (vmap of grad of grad), against a loop.
+        derivatives (vmap of grad of grad), against a loop. For ops of torch.library with a rule of their own (``register_vmap``): the outputs.
 
     Example:
         A ``vmap`` that forgets to move the batch dimension, or takes every input to be batched.
@@ -52,12 +53,7 @@ class VmapMismatch(Check):
     needs = ("backward", "repeats", "function")
 
     def run(self, probe: Probe) -> Iterator[Finding]:
-        function = probe.function
-        own = function is not None and function.vmap is not torch.autograd.Function.vmap
-        if function is None or function.setup_context is torch.autograd.Function.setup_context:
-            raise Skipped("no setup_context: torch.func cannot use it (PB703)")
-        if not own and not getattr(function, "generate_vmap_rule", False):
-            raise Skipped("offers neither generate_vmap_rule nor vmap")
+        orders = _offered(probe.function)
         if probe.exact.hold_everything:
             raise Skipped("draws random numbers; vmap asks how they are to differ between samples")
         op = functional(probe)
@@ -65,7 +61,7 @@ class VmapMismatch(Check):
         refusal = ""
         every = len(op.points) <= ALL_CHOICES[probe.settings.thorough]
         samples = _taken(op)
-        for what, call in (("the outputs", op.call), ("the gradients", _gradient_of(op)), (SECOND, _second_of(op))):
+        for what, call in (("the outputs", op.call), ("the gradients", _gradient_of(op)), (SECOND, _second_of(op)))[:orders]:
             for how, dims, batched in _batchings(op, samples, every=every and what != SECOND):
                 try:
                     expected = _loop(call, dims, batched)
@@ -92,9 +88,34 @@ class VmapMismatch(Check):
             location=probe.forward_location if what == "the outputs" else probe.backward_location,
             evidence=[replace(found.evidence(f"{BATCH} samples, {how}: {found.path}"), why_tolerance=tolerance.WHY_LINEAR)],
             cause="the batching rule treats samples as one input, or moves a dimension wrongly",
-            fix="generate_vmap_rule = True where forward and backward are plain torch code; in vmap, move each input by its own in_dims entry",
+            fix=_fix(probe.function),
             attachments=found.picture(found.path),
         )
+
+
+def _offered(function: type[torch.autograd.Function] | None) -> int:
+    """Return what vmap is offered for: 3 for outputs, gradients and second derivatives, 1 for outputs alone.
+
+    Raises:
+        Skipped: if it is offered for nothing.
+    """
+    op = op_behind(function) if function is not None else None
+    if op is not None:
+        if op.vmap is None:
+            raise Skipped("no rule is registered with torch.library.register_vmap")
+        return 1
+    if function is None or function.setup_context is torch.autograd.Function.setup_context:
+        raise Skipped("no setup_context: torch.func cannot use it (PB703)")
+    if function.vmap is torch.autograd.Function.vmap and not getattr(function, "generate_vmap_rule", False):
+        raise Skipped("offers neither generate_vmap_rule nor vmap")
+    return 3
+
+
+def _fix(function: type[torch.autograd.Function] | None) -> str:
+    rule = "move each input by its own in_dims entry, and say where the outputs have their batch dimension"
+    if function is not None and op_behind(function) is not None:
+        return f"in the rule given to register_vmap, {rule}"
+    return f"generate_vmap_rule = True where forward and backward are plain torch code; in vmap, {rule}"
 
 
 def _gradient_of(op: Functional) -> Callable[..., tuple[Tensor, ...]]:

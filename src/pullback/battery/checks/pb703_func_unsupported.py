@@ -7,6 +7,7 @@ from collections.abc import Iterator
 import torch
 
 from ...capture.calls import methods_of
+from ...capture.library import op_behind
 from ...report.finding import Evidence, Finding
 from ..base import Check
 from ..functional import functional, held
@@ -40,6 +41,9 @@ class FuncUnsupported(Check):
         function = probe.function
         if function is None or "setup_context" in methods_of(function) or _takes_another_way(probe):
             return
+        if op_behind(function) is not None:
+            yield self._library(probe)
+            return
         yield self.finding(
             probe,
             f"torch.func transforms cannot use {owner(probe)}: it has no setup_context",
@@ -50,6 +54,30 @@ class FuncUnsupported(Check):
             certain=True,
             fix="move what forward does with ctx into setup_context(ctx, inputs, output)",
         )
+
+    def _library(self, probe: Probe) -> Finding:
+        silent = _silent_jvp(probe)
+        told = [Evidence("torch.func.jvp, and forward mode", got="no tangent, and no error (pytorch#179652)", expected="an error")] if silent else []
+        return self.finding(
+            probe,
+            f"torch.func transforms cannot use {owner(probe)}: torch.library.register_autograd makes no rule for them",
+            status="unsupported",
+            location=probe.forward_location,
+            evidence=[Evidence("torch.func.vjp", got="an error", expected="the gradient that backward() gives"), *told],
+            cause="the Function that torch generates for the op has no setup_context",
+            certain=True,
+            fix="where torch.func is wanted, call the kernels from an autograd.Function with setup_context, or from a pb.op with opaque=True",
+        )
+
+
+def _silent_jvp(probe: Probe) -> bool:
+    """Whether forward mode loses the derivative without a word."""
+    try:
+        op = functional(probe)
+        _, tangents = held(lambda: torch.func.jvp(op.call, op.points, tuple(torch.ones_like(p) for p in op.points)))
+    except Exception:  # an error is what is wanted
+        return False
+    return not any(t is not None and t.any() for t in tangents)
 
 
 def _takes_another_way(probe: Probe) -> bool:

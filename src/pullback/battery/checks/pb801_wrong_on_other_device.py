@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -10,6 +11,7 @@ from torch import Tensor
 
 from ... import _compat, trees
 from ...capture.calls import ForwardCall, backward_of
+from ...capture.library import op_behind, stand_in, without_metadata
 from ...capture.saved import reachable
 from ...report.clean import clean
 from ...report.finding import Evidence, Finding
@@ -54,7 +56,7 @@ class WrongOnOtherDevice(Check):
         if any(leaf.template.device.type != "cpu" for leaf in probe.native.leaves):
             raise Skipped("already runs on another device")
         _, calls = observe(probe)
-        for call in calls[:1]:
+        for call in map(_as_written, calls[:1]):
             if not _movable(call):
                 raise Unsupported("the arguments hold tensors in objects or closures, which stay where they are")
             yield from self._run(probe, call)
@@ -90,6 +92,12 @@ class WrongOnOtherDevice(Check):
             cause="a factory function without device=",
             fix="device=x.device where the tensor is made, or x.new_zeros, torch.zeros_like(x)",
         )
+
+
+def _as_written(call: ForwardCall) -> ForwardCall:
+    """Return a call of a torch.library op as one of the code that its author wrote, rather than of its dispatcher, which would ask register_fake."""
+    op = op_behind(call.function)
+    return call if op is None else replace(call, function=stand_in(op), arguments=without_metadata(call.arguments))
 
 
 def _movable(call: ForwardCall) -> bool:
