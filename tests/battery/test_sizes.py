@@ -97,10 +97,12 @@ def test_a_permutation_of_one_axis_stays_one_where_another_axis_shrinks():
     assert Resizer(call).resized(other, 1).arguments().args[1].tolist() == [0, 2, 1]
 
 
-@pytest.mark.parametrize("slow_at", [(), (1025,), (1025, 4732)])
-def test_a_pass_that_is_slow_by_chance_does_not_end_the_sweep(monkeypatch, slow_at):
+@pytest.mark.parametrize("slow", [{}, {1025: [0.03] * 9}, {1025: [0.03] * 9, 4732: [0.03] * 9}, {1025: [0.9]}])
+def test_a_pass_that_is_slow_by_chance_does_not_end_the_sweep(monkeypatch, slow):
+    left = {size: list(seconds) for size, seconds in slow.items()}
+
     def tried(sweep, resizer, symbol, size):
-        sweep._costs[symbol].append((size, 0.03 if size in slow_at else 1e-3, size))
+        sweep._note_cost(symbol, (size, left[size].pop() if left.get(size) else 1e-3, size))
         return Trial(symbol, size, "right")
 
     monkeypatch.setattr(Sweep, "_tried", tried)
@@ -115,7 +117,7 @@ def test_a_pass_that_is_slow_by_chance_does_not_end_the_sweep(monkeypatch, slow_
 
 def test_a_size_that_is_too_dear_is_not_tried(monkeypatch):
     def tried(sweep, resizer, symbol, size):
-        sweep._costs[symbol].append((size, 1e-10 * size**3, size))
+        sweep._note_cost(symbol, (size, 1e-10 * size**3, size))
         return Trial(symbol, size, "right")
 
     monkeypatch.setattr(Sweep, "_tried", tried)

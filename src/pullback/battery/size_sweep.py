@@ -36,7 +36,7 @@ OUTPUT_ELEMENTS = 2**20
 LONE = (7, 3)
 """Further sizes of an axis that changes alone, besides twice its own."""
 STEPS = 4
-"""How many sizes may be tried on the way to one that looks too dear from where the last one was."""
+"""How many sizes may be tried half-way to one that looks too dear from where the last one was, after that last one."""
 EVEN, ODD = (4, 6, 10), (3, 5, 9)
 
 
@@ -180,30 +180,23 @@ class Sweep:
         return self._tried(resizer, symbol, size)
 
     def _affordable(self, resizer: Resizer, symbol: Symbol, size: int) -> bool:
-        costs = self._costs.setdefault(symbol, [])
-        seconds, outputs = _predicted(costs, size)
-        if self.left < 0 or outputs > OUTPUT_ELEMENTS or not self._bearable(symbol, size):
-            return False
-        if seconds > self.left and costs[-1][1] < self.left:
-            last = costs.pop()
-            self._tried(resizer, symbol, last[0])
-            costs[-1:] = [min(last, *costs[-1:], key=lambda cost: cost[1])]
-            seconds, _ = _predicted(costs, size)
-        if seconds > self.left:
-            seconds = self._climbed(resizer, symbol, size)
-        return seconds <= self.left
+        """Whether a pass at `size` is likely to fit.
 
-    def _climbed(self, resizer: Resizer, symbol: Symbol, size: int) -> float:
-        """Seconds to expect at `size` once sizes half-way there were tried: where torch starts to use threads, one pass may be slow by chance."""
-        costs = self._costs[symbol]
-        for _ in range(STEPS):
-            seconds, _ = _predicted(costs, size)
-            middle = math.isqrt(costs[-1][0] * size)
-            if seconds <= self.left or _predicted(costs, middle)[0] > self.left or not costs[-1][0] < middle < size:
-                break
-            if self._tried(resizer, symbol, middle) is None:
-                break
-        return _predicted(costs, size)[0]
+        One pass may be slow by chance, as where torch starts to use threads: what looks too dear from it is approached, from the same size once more
+        to sizes half-way, as long as these fit.
+        """
+        costs = self._costs.setdefault(symbol, [])
+        if self.left < 0 or _predicted(costs, size)[1] > OUTPUT_ELEMENTS or not self._bearable(symbol, size):
+            return False
+        for step in range(1 + STEPS):
+            if _predicted(costs, size)[0] <= self.left:
+                return True
+            reached = costs[-1][0]
+            rung = math.isqrt(reached * size) if step else reached
+            known = step > 0 and not reached < rung < size
+            if known or _predicted(costs, rung)[0] > self.left or self._tried(resizer, symbol, rung) is None:
+                return False
+        return _predicted(costs, size)[0] <= self.left
 
     def _bearable(self, symbol: Symbol, size: int) -> bool:
         def passes(rung: int) -> list[Evaluator]:
@@ -220,9 +213,17 @@ class Sweep:
         verdict, error, value, count = self._judge(evaluator)
         if verdict == "wrong" and not self._again(resizer, symbol, size):
             verdict = "unknown"
-        self._costs[symbol].append((size, time.thread_time() - start, count))
+        self._note_cost(symbol, (size, time.thread_time() - start, count))
         self.tried += 1
         return Trial(symbol, size, verdict, error, value)
+
+    def _note_cost(self, symbol: Symbol, cost: tuple[int, float, int]) -> None:
+        """Note what a size took; of two passes in a row at one size, the faster."""
+        costs = self._costs[symbol]
+        if costs and costs[-1][0] == cost[0]:
+            costs[-1] = min(costs[-1], cost, key=lambda known: known[1])
+        else:
+            costs.append(cost)
 
     def _again(self, resizer: Resizer, symbol: Symbol, size: int) -> bool:
         """Whether other contents of the same size are judged wrong as well: a point where no quotient can be trusted is not met three times."""

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 class Bindings(Calls):
-    """Assignment half of the interpreter."""
+    """The part of the interpreter that assigns."""
 
     def do_assign(self: Interpreter, node: ast.Assign) -> None:  # type: ignore[misc]
         value = self.assigned(node.value)

@@ -7,22 +7,20 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from . import torch_names as names
-from .evaluate import Expressions
+from .entering import Entering
 from .events import Call, CtxRead, CtxWrite, Mark, Save
-from .nodes import walk
 from .project import dotted
 from .syntax import of_grad
-from .values import NONE, OTHER, UNKNOWN, Closure, Dtype, Ref, Value, derived, join
+from .values import NONE, OTHER, UNKNOWN, Ref, Value, derived
 
 if TYPE_CHECKING:
     from .interpret import Interpreter
 
-MAX_DEPTH = 5
 _EXTENSION_ENDINGS = ("_C", "_cuda", "_ext", "_cpp", "_backend", "cuda_lib")
 
 
-class Calls(Expressions):
-    """Call half of the interpreter."""
+class Calls(Entering):
+    """The part of the interpreter that reads calls."""
 
     def of_call(self: Interpreter, node: ast.Call) -> Value:  # type: ignore[misc]
         return self.call(node, discarded=False)
@@ -46,7 +44,7 @@ class Calls(Expressions):
         if full.startswith("builtins."):
             return self._builtin(node, full[9:], arguments)
         target = self._target(func, closure)
-        if target is not None and exact and self._may_enter(target, arguments, base):
+        if target is not None and exact and self._may_enter(target):
             return self._enter(node, target, arguments, base)
         everything = [*arguments, *(self.value(k.value) for k in node.keywords)]
         if any(v.kind == "ctx" for a in everything for v in a.flat()):
@@ -149,55 +147,6 @@ class Calls(Expressions):
             return self.memory.attributes.get(attribute, UNKNOWN)
         return UNKNOWN
 
-    def _target(self: Interpreter, func: ast.expr, closure: Closure | None) -> Closure | None:  # type: ignore[misc]
-        if closure is not None:
-            return closure
-        name = dotted(func)
-        if name is None or name.split(".", 1)[0] in self.scope:
-            return None
-        return self.project.function(self.source, name)
-
-    def _may_enter(self: Interpreter, target: Closure, arguments: list[Value], base: Value | None) -> bool:  # type: ignore[misc]
-        node = target.node
-        if len(self.stack) > MAX_DEPTH or id(node) in self.stack or isinstance(node, ast.AsyncFunctionDef):
-            return False
-        if isinstance(node, ast.Lambda):
-            return True
-        if id(node) not in target.source.enterable:
-            target.source.enterable[id(node)] = _is_enterable(node)
-        return target.source.enterable[id(node)]
-
-    def _enter(self: Interpreter, node: ast.Call, target: Closure, arguments: list[Value], base: Value | None) -> Value:  # type: ignore[misc]
-        function = target.node
-        keywords = {k.arg: self.value(k.value) for k in node.keywords if k.arg}
-        for value in (*arguments, *keywords.values()):
-            self.touch(value, "passed", node)
-        if isinstance(function, ast.FunctionDef):
-            decorators = {dotted(d) for d in function.decorator_list}
-            if "classmethod" in decorators:
-                arguments = [Value(kind="class"), *arguments]
-            elif target.owner is not None and "staticmethod" not in decorators and base is not None and base.kind != "class":
-                arguments = [base, *arguments]
-        scope = _bind(function.args, arguments, keywords)
-        if scope is None:
-            self._touch_all(node, arguments)
-            return derived(*arguments, *keywords.values())
-        outer = (self.scope, self.outer, self.source, self.site, self.via, self.returns, self.globals, list(self.guards))
-        self.scope, self.outer, self.source = scope, target.scope, target.source
-        self.site, self.via, self.returns, self.globals = self.site or node, (*self.via, getattr(function, "name", "<lambda>")), [], set()
-        self.stack.append(id(function))
-        if isinstance(function, ast.Lambda):
-            self.returns.append(self.use(function.body, "returned"))
-        elif self.block(function.body):
-            self.returns.append(NONE)
-        self.stack.pop()
-        returned = self.returns
-        self.scope, self.outer, self.source, self.site, self.via, self.returns, self.globals, self.guards = outer
-        result = returned[0] if returned else NONE
-        for value in returned[1:]:
-            result = join(result, value)
-        return replace(result, unbound=None) if result.unbound is not None else result
-
     def _function(self: Interpreter, node: ast.Call, full: str, arguments: list[Value], discarded: bool) -> Value:  # type: ignore[misc]
         last = full.rsplit(".", 1)[-1]
         torch = full.startswith(("torch.", "numpy."))
@@ -281,51 +230,6 @@ class Calls(Expressions):
             return NONE
         return Value(base.all_refs())
 
-    def computed(self: Interpreter, name: str, node: ast.expr, operands: tuple[Value, ...]) -> Value:  # type: ignore[misc]
-        """Return the result of torch's operation `name`, as a function or a method."""
-        first = operands[0] if operands else UNKNOWN
-        if name == "matmul" and isinstance(node, ast.BinOp):
-            result = self.fresh_tensor(derived(*operands, kind="tensor", dtype=first.dtype))
-            self.emit(Call, node, name="matmul", arguments=operands, receiver=None, discarded=False, result=result)
-            return result
-        if name in names.PYTHON_RESULTS:
-            return replace(derived(*operands), kind="other")
-        if name in names.VIEWS:
-            return replace(first.through("view"), kind="tensor")
-        if name in names.MAYBE_COPIES:
-            return replace(first.through("maybe"), kind="tensor")
-        if name in names.CASTS:
-            return self.fresh_tensor(replace(derived(*operands[:1]), kind="tensor", dtype=_cast(name, node, first)))
-        if name in names.TUPLE_RESULTS:
-            return replace(derived(*operands, kind="tensor"), container="tuple")
-        if name in names.VIEW_SEQUENCES:
-            return replace(first.through("view"), kind="tensor", container="tuple")
-        if name in names.LIKE or name in names.FACTORIES:
-            return self.fresh_tensor(Value(kind="tensor", dtype=_made_dtype(name, node, first)))
-        dtype = (
-            "int" if name in names.INTEGER_RESULTS else "float" if name in names.FLOAT_RESULTS else first.dtype if name in names.SAME_DTYPE else None
-        )
-        if dtype is None and name in names.SAME_DTYPE:
-            dtype = next((o.dtype for o in operands if o.dtype == "float"), None)
-        result = self.fresh_tensor(derived(*operands, kind="tensor", dtype=dtype))  # type: ignore[arg-type]
-        if name == "clone" and first.has("grad", "is", "view", "maybe"):
-            result = replace(result, refs=result.refs | {Ref("cloned", next(r.key for r in result.refs if r.root == "local"))})
-        if name in names.PAIR_WITH_INDICES or (name in ("max", "min") and len(operands) > 1):
-            result = replace(result, named="", container="tuple", items=(replace(result, dtype=first.dtype), replace(result, dtype="int")))
-        bent = operands[:1] if name in ("pow", "float_power") else operands
-        return self.bend(result, node) if name in names.NONLINEAR and any(of_grad(o) for o in bent) else result
-
-    def fresh_tensor(self: Interpreter, value: Value) -> Value:  # type: ignore[misc]
-        return value.tied(self.new_local()) if value.kind == "tensor" else value
-
-    def bend(self: Interpreter, value: Value, node: ast.expr) -> Value:  # type: ignore[misc]
-        """Mark a value as not linear in grad_output; the key tells where."""
-        if not self.via:
-            self.record.bends[node.lineno] = node
-        site = self.site or node
-        self.record.bends[site.lineno] = site  # type: ignore[attr-defined]
-        return value.tied(Ref("nonlinear", site.lineno, "from"))  # type: ignore[attr-defined]
-
 
 def _is_python_value(full: str, module: str, name: str) -> bool:
     """Whether a function of torch returns no tensor: a setting, a process group, a dtype."""
@@ -340,67 +244,3 @@ def _is_inplace(name: str) -> bool:
 
 def _is_true(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value is True
-
-
-def _dtype_word(node: ast.expr | None) -> Dtype:
-    word = node.attr if isinstance(node, ast.Attribute) else ""
-    if word in ("int8", "int16", "int32", "int64", "long", "int", "uint8", "bool", "short"):
-        return "int"
-    return "float" if word in ("float32", "float64", "float16", "bfloat16", "float", "half", "double") else None
-
-
-def _keyword(node: ast.expr, name: str) -> ast.expr | None:
-    return next((k.value for k in node.keywords if k.arg == name), None) if isinstance(node, ast.Call) else None
-
-
-def _cast(name: str, node: ast.expr, first: Value):
-    if name in ("float", "half", "bfloat16", "double"):
-        return "float"
-    if name in ("int", "long", "bool"):
-        return "int"
-    if name in ("to", "type") and isinstance(node, ast.Call):
-        candidates = [*node.args[:2], _keyword(node, "dtype")]
-        words = [_dtype_word(c) for c in candidates]
-        known = next((w for w in words if w), None)
-        return known or (first.dtype if name == "to" and _keyword(node, "dtype") is None and len(node.args) < 1 else None)
-    return first.dtype
-
-
-def _made_dtype(name: str, node: ast.expr, first: Value):
-    given = _keyword(node, "dtype")
-    if given is not None:
-        return _dtype_word(given)
-    if name in ("randperm", "tril_indices", "triu_indices", "randint", "randint_like"):
-        return "int"
-    if name.endswith("_like") or name.startswith("new_"):
-        return first.dtype
-    return "float" if name in ("rand", "randn", "normal", "linspace") else None
-
-
-def _is_enterable(node: ast.FunctionDef) -> bool:
-    """Whether a call runs the body as written: no generator, no context manager, no Triton kernel."""
-    for decorator in node.decorator_list:
-        name = dotted(decorator.func if isinstance(decorator, ast.Call) else decorator) or ""
-        if name.startswith("triton") or name.rsplit(".", 1)[-1] in ("contextmanager", "property", "cached_property"):
-            return False
-    return not any(isinstance(n, (ast.Yield, ast.YieldFrom)) for n in walk(node))
-
-
-def _bind(parameters: ast.arguments, arguments: list[Value], keywords: dict[str, Value]) -> dict[str, Value] | None:
-    positional = [*parameters.posonlyargs, *parameters.args]
-    if len(arguments) > len(positional) and parameters.vararg is None:
-        return None
-    scope = {p.arg: v for p, v in zip(positional, arguments, strict=False)}
-    if parameters.vararg is not None:
-        scope[parameters.vararg.arg] = Value(items=tuple(arguments[len(positional) :]), container="tuple", kind="other")
-    known = {p.arg for p in (*positional, *parameters.kwonlyargs)}
-    scope.update({k: v for k, v in keywords.items() if k in known})
-    if parameters.kwarg is not None:
-        scope[parameters.kwarg.arg] = Value(frozenset().union(*(v.all_refs() for k, v in keywords.items() if k not in known)), container="dict")
-    defaults = dict(zip([p.arg for p in positional[len(positional) - len(parameters.defaults) :]], parameters.defaults, strict=True))
-    defaults.update({p.arg: d for p, d in zip(parameters.kwonlyargs, parameters.kw_defaults, strict=True) if d is not None})
-    for parameter in (*positional, *parameters.kwonlyargs):
-        if parameter.arg not in scope:
-            default = defaults.get(parameter.arg)
-            scope[parameter.arg] = NONE if isinstance(default, ast.Constant) and default.value is None else OTHER if default is not None else UNKNOWN
-    return scope

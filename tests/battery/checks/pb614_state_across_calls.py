@@ -277,3 +277,57 @@ def quantised():
 
 kills.append(pb.case(KeepsScaledTable, *quantised()))
 spares.append(pb.case(ScalesAgain, *quantised()))
+
+
+class KeepsFirstNeighbours(torch.autograd.Function):
+    """The pairs are kept by how many points there are: another list of pairs gets those of the first."""
+
+    PAIRS: dict = {}
+
+    @staticmethod
+    def forward(ctx, points, pairs):
+        kept = KeepsFirstNeighbours.PAIRS.setdefault(len(points), pairs.clone())
+        ctx.save_for_backward(kept)
+        ctx.count = len(points)
+        return points[kept[0]] - 2 * points[kept[1]]
+
+    @staticmethod
+    def backward(ctx, dy):
+        (kept,) = ctx.saved_tensors
+        return dy.new_zeros(ctx.count, dy.shape[1]).index_add(0, kept[0], dy).index_add(0, kept[1], -2 * dy), None
+
+
+class KeepsNeighboursByContents(KeepsFirstNeighbours):
+    PAIRS: dict = {}
+
+    @staticmethod
+    def forward(ctx, points, pairs):
+        kept = KeepsNeighboursByContents.PAIRS.setdefault((len(points), tuple(pairs.reshape(-1).tolist())), pairs.clone())
+        ctx.save_for_backward(kept)
+        ctx.count = len(points)
+        return points[kept[0]] - 2 * points[kept[1]]
+
+
+class KeepsFirstWindow(torch.autograd.Function):
+    """A window's spectrum, kept by its length."""
+
+    SPECTRA: dict = {}
+
+    @staticmethod
+    def forward(ctx, signal, window):
+        spectrum = KeepsFirstWindow.SPECTRA.setdefault(len(window), torch.fft.rfft(window).abs())
+        ctx.save_for_backward(spectrum)
+        return signal * spectrum.sum()
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * ctx.saved_tensors[0].sum(), None
+
+
+def pairs():
+    return torch.tensor([[0, 1, 2, 3], [1, 2, 3, 1]])
+
+
+kills.append(pb.case(KeepsFirstNeighbours, x(4, 2), pairs()))
+kills.append(pb.case(KeepsFirstWindow, x(3, 4), torch.arange(1.0, 5.0, dtype=torch.float64)))
+spares.append(pb.case(KeepsNeighboursByContents, x(4, 2), pairs()))

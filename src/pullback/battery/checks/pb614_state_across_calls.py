@@ -45,7 +45,8 @@ class StateAcrossCalls(Check):
     How it is measured:
         Two calls with different inputs, sizes where forward takes them, run before their two backwards, in both orders: gradients must be those of
         the calls alone, and what was returned must not change later. Each dtype runs first from the state in which the op was found, then after
-        another dtype. Buffers that forward updates must not be updated once more by backward. Tensors are kept alive throughout, so that caches by
+        another dtype. Buffers that forward updates must not be updated once more by backward. A call must give what it gives alone after another one
+        with other indices or constants, as long as the same call twice gives the same. Tensors are kept alive throughout, so that caches by
         address stay right.
 
     Example:
@@ -67,7 +68,7 @@ class StateAcrossCalls(Check):
     def run(self, probe: Probe) -> Iterator[Finding]:
         self.alive: list[object] = []
         with pristine(probe.pristine, probe.target):
-            finding = self._interleaved(probe) or self._shared(probe) or self._dtypes(probe) or self._updates(probe)
+            finding = self._interleaved(probe) or self._shared(probe) or self._dtypes(probe) or self._updates(probe) or self._stale(probe)
         self.alive.clear()
         if finding is not None:
             yield finding
@@ -192,6 +193,25 @@ class StateAcrossCalls(Check):
                 return self._twice(probe, path)
         return None
 
+    def _stale(self, probe: Probe) -> Finding | None:
+        """Find a call that gets what was kept of an earlier one with other contents, though the same call twice gives the same."""
+        first = probe.native
+        for second, what in _other_contents(first):
+            probe.pristine.restore()
+            try:
+                expected = self._call(probe, second)
+                probe.pristine.restore()
+                calls = self._call(probe, first), self._call(probe, first)
+                if _changed(first, calls[1], calls[0]) is not None:
+                    return None
+                got = self._call(probe, second)
+            except UserCodeError:
+                continue
+            gap = _changed(second, got, expected)
+            if gap is not None:
+                return self._kept(probe, what, *gap)
+        return None
+
     def _overwrites(self, probe: Probe, what: str) -> Finding:
         which = "for" if what == RETURNED else "of"
         return self.finding(
@@ -240,6 +260,18 @@ class StateAcrossCalls(Check):
             path="",
         )
 
+    def _kept(self, probe: Probe, what: str, where: str, got: str, expected: str) -> Finding:
+        return self.finding(
+            probe,
+            f"{probe.target.name} returns something else once it has run with other {what}",
+            location=None if where.startswith("grad") else probe.forward_location,
+            evidence=[Evidence(f"a call after one that differs in {what}: {where}", got, f"{expected}, as alone")],
+            cause=f"something made from the first call's {what} is kept and used again: a cache whose key leaves it out",
+            certain=True,
+            fix=f"make {what} part of the cache's key, or keep nothing between calls",
+            path="",
+        )
+
     def _twice(self, probe: Probe, path: str) -> Finding:
         return self.finding(
             probe,
@@ -270,6 +302,31 @@ def _other(t: Tensor) -> Tensor:
     return copy_tensor(moved * 1.125, like=t)
 
 
+def _other_contents(first: Evaluator) -> Iterator[tuple[Evaluator, str]]:
+    """Yield the same call with the entries of its index arguments in another order, and with other numbers in what is not differentiated."""
+    fixed = [leaf for leaf in first.leaves if not leaf.wanted and leaf.template.layout is torch.strided and leaf.template.numel() > 1]
+    for leaf in fixed:
+        t = leaf.template
+        moved = _other(t) if differentiable(t) else copy_tensor(t.roll(1, max(range(t.dim()), key=t.size)), like=t)
+        if t.dtype is not torch.bool and not same(moved, t) and (differentiable(t) or not _offsets(t)):
+            yield first.variant({leaf.path: moved}), leaf.path
+
+
+def _offsets(t: Tensor) -> bool:
+    """Whether an index argument is likely to hold where segments begin: another order is none."""
+    return t.dim() == 1 and int(t[0]) == 0 and bool((t.diff() >= 0).all())
+
+
+def _changed(evaluator: Evaluator, got: _Call, expected: _Call) -> tuple[str, str, str] | None:
+    gap = _output_gap(got, expected)
+    if gap is not None:
+        return gap
+    for path, a, b in zip(got.outcome.paths, got.outputs, expected.outputs, strict=False):
+        if differentiable(a) and not same(a, b) and (far := _far(a, b)) is not None:
+            return path, *far
+    return _gap(evaluator, got.copies, expected.copies)
+
+
 def _cotangents(outcome: Outcome) -> list[Tensor]:
     """Signed cotangents that depend on nothing but the position."""
     made = []
@@ -298,11 +355,18 @@ def _gap(evaluator: Evaluator, got: list[Tensor | None], expected: list[Tensor |
             return name, _kind(a), _kind(b)
         if a.shape != b.shape or a.dtype != b.dtype:
             return name, _kind(a), _kind(b)
-        error = torch.nan_to_num((a - b).abs(), nan=torch.inf)
-        at = int(error.argmax())
-        if float(error.flatten()[at]) > tolerance.linear(a.dtype, float(torch.nan_to_num(b.abs()).max()), a.numel()):
-            return name, f"{a.flatten()[at].item():.6g}", f"{b.flatten()[at].item():.6g}"
+        if (far := _far(a, b)) is not None:
+            return name, *far
     return None
+
+
+def _far(a: Tensor, b: Tensor) -> tuple[str, str] | None:
+    """The entries that differ most, where they differ by more than rounding."""
+    error = torch.nan_to_num((a - b).abs(), nan=torch.inf)
+    at = int(error.argmax()) if error.numel() else 0
+    if not error.numel() or float(error.flatten()[at]) <= tolerance.linear(a.dtype, float(torch.nan_to_num(b.abs()).max()), a.numel()):
+        return None
+    return f"{a.flatten()[at].item():.6g}", f"{b.flatten()[at].item():.6g}"
 
 
 def _picture(evaluator: Evaluator, name: str, got: list[Tensor | None], expected: list[Tensor | None]) -> dict[str, JSON]:
