@@ -6,6 +6,8 @@ import re
 from collections.abc import Container, Iterator
 from typing import Any
 
+from torch import Tensor
+
 from .deliberate import deliberate_inputs
 from .edges import Edge
 from .evaluate import Evaluator, UserCodeError
@@ -16,19 +18,17 @@ from .search.specs import Slot
 from .search.syntax import FunctionSource, Unsearchable, read_function
 from .search.traits import Trait
 from .tensors import differentiable
-from .variants import Variant, optional_arguments
+from .variants import Variant, in_place, limited, optional_arguments
 
 CHOICES = 4
 PIECES = (2, 3, 1)
 _CUT = re.compile(r"chunk|block|tile|split|piece|parts?$|micro_?batch", re.IGNORECASE)
-_INFERENCE = re.compile(
-    r"(^|_)(train|training|inference|infer|eval|test|grad|save|debug|verbose|inplace|check|validate|deterministic)(_|$)", re.IGNORECASE
-)
+_INFERENCE = re.compile(r"(^|_)(train|training|inference|infer|eval|test|grad|save|debug|verbose|check|validate|deterministic)(_|$)", re.IGNORECASE)
 
 
 def other_settings(probe: Probe) -> Iterator[Variant]:
     """Yield the call with other words where the code compares a word, and with the parameters left at a default, or at None, that the code knows."""
-    evidence = _evidence(probe)
+    evidence = evidence_of(probe)
     if evidence is None or any(slot.star for slot in evidence.slots):
         return
     exact = probe.exact
@@ -44,15 +44,17 @@ def other_settings(probe: Probe) -> Iterator[Variant]:
 def _left_at_default(probe: Probe, evidence: Evidence) -> Iterator[Variant]:
     for slot, before in _left_out(probe, evidence):
         trait = evidence.traits[slot.name]
-        values = [*_others(trait, slot.default, slot.name), *other_defaults(slot), *other_float(slot, evidence)]
+        values = [*_others(trait, slot.default, slot.name), *other_defaults(slot), *other_float(slot, evidence), *limited(slot.default)]
         if values and _runs(probe.exact.extended([*before, slot.default])):
             for other in dict.fromkeys(values):
-                yield Variant(slot.name, f"{slot.name}={other!r}", probe.exact.extended([*before, other]), passed=False)
+                evaluator = probe.exact.extended([*before, other])
+                evaluator.nonleaf = evaluator.nonleaf or in_place(slot.name)
+                yield Variant(slot.name, f"{slot.name}={other!r}", evaluator, passed=False)
 
 
 def given_tensors(probe: Probe, names: Container[str]) -> Iterator[Variant]:
     """Yield the call with a tensor for each argument of these names that is None in the sample."""
-    evidence = _evidence(probe)
+    evidence = evidence_of(probe)
     if evidence is None or not any(slot.name in names for slot in evidence.slots) or any(slot.star for slot in evidence.slots):
         return
     for variant in _left_at_none(probe, evidence):
@@ -69,6 +71,8 @@ def _left_at_none(probe: Probe, evidence: Evidence) -> Iterator[Variant]:
     for slot, before in places:
         if slot.name in optional or evidence.traits[slot.name].optional:
             for value, evaluator in in_place_of_none(exact, slot, evidence, before):
+                if isinstance(value, Tensor) and differentiable(value) and evidence.traits[slot.name].grad is not False:
+                    evaluator = evaluator.variant(wanted={slot.name, *(leaf.path for leaf in evaluator.wanted)})
                 yield Variant(slot.name, f"{slot.name}={shown(value)}", evaluator, passed=False, guessed=True)
 
 
@@ -86,7 +90,7 @@ def other_cuts(probe: Probe) -> Iterator[Variant]:
     for name, value in exact.named:
         if isinstance(value, int) and not isinstance(value, bool) and _CUT.search(name):
             yield from (Variant(name, f"{name}={n}", exact.variant({name: n})) for n in PIECES if n != value)
-    evidence = _evidence(probe)
+    evidence = evidence_of(probe)
     if evidence is None or exact.kwargs or any(slot.star for slot in evidence.slots):
         return
     for slot, before in _left_out(probe, evidence):
@@ -104,14 +108,15 @@ def excused(probe: Probe, variant: Variant, edge: Edge) -> bool:
 
 
 def _source(probe: Probe) -> FunctionSource | None:
-    function = probe.target.function if probe.target.direct else None
+    function = probe.target.described
     try:
         return None if function is None else read_function(function)
     except (Unsearchable, OSError, TypeError, AttributeError):
         return None
 
 
-def _evidence(probe: Probe) -> Evidence | None:
+def evidence_of(probe: Probe) -> Evidence | None:
+    """Return what the code of the Function says about its parameters; None where it cannot be read."""
     source = _source(probe)
     try:
         return None if source is None else gather_evidence(source)

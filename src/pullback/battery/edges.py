@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Container
 from dataclasses import dataclass
 from typing import Literal
 
@@ -37,8 +38,13 @@ class Edge:
     verdict: InputVerdict
 
 
-def failures(probe: Probe, evaluator: Evaluator) -> list[Edge]:
+def failures(probe: Probe, evaluator: Evaluator, new: Container[str] = ()) -> list[Edge]:
     """Return the inputs whose gradient is right at the sample and wrong in another evaluator of the same op.
+
+    Args:
+        probe: The case.
+        evaluator: The call.
+        new: Inputs that the sample does not have.
 
     Raises:
         UserCodeError: if forward refuses (stage ``"forward"``) or backward raises (``"backward"``).
@@ -50,7 +56,7 @@ def failures(probe: Probe, evaluator: Evaluator) -> list[Edge]:
     found = []
     for wrong in test.run().wrong:
         base = known.get(wrong.path)
-        if base is None or not base.ok or probe.deliberate(wrong.path):
+        if (base is None and wrong.path not in new) or (base is not None and not base.ok) or probe.deliberate(wrong.path):
             continue
         edge = _second_opinion(probe, evaluator, wrong)
         if edge is not None:
@@ -117,7 +123,7 @@ def _verdict(evaluator: Evaluator, path: str, seed: int) -> InputVerdict | None:
 def by_entry(probe: Probe, evaluator: Evaluator, path: str) -> bool:
     """Whether what the entries of an input do to the outputs adds up: not so where entries are tied (sort), whose gradients no interval bounds."""
     x = next(leaf.template for leaf in evaluator.wanted if leaf.path == path)
-    usual = next(leaf.template for leaf in probe.exact.wanted if leaf.path == path)
+    usual = next((leaf.template for leaf in probe.exact.wanted if leaf.path == path), x)
     step = rounding_for(evaluator, path) ** (1 / 3) * max(numeric.scale_of(x), numeric.scale_of(usual))
     generator = torch.Generator().manual_seed(probe.settings.seed + 11)
     try:

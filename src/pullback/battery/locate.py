@@ -75,6 +75,8 @@ def trusted_eager(probe: Probe, path: str):
 
 
 def _agreeing(probe: Probe, path: str):
+    if all(leaf.path != path for leaf in probe.exact.wanted):
+        return None
     reference = probe.declaration.reference
     candidates = [other(probe.exact, reference)] if reference is not None else []
     return next((c for c in (*candidates, eager(probe.exact)) if _agrees(probe, c, path)), None)

@@ -31,6 +31,7 @@ class Variant:
         evaluator: The call with it.
         passed: Whether the argument is passed in the sample, rather than left at its default.
         guessed: Whether it is put in the place of None, by what the code says: of another type, perhaps, than it is ever called with.
+        partner: Another argument that is changed as well.
     """
 
     path: str
@@ -38,14 +39,31 @@ class Variant:
     evaluator: Evaluator
     passed: bool = True
     guessed: bool = False
+    partner: str = ""
+
+    @property
+    def value(self) -> Any:
+        """What the argument is now."""
+        return dict(self.evaluator.named)[self.path]
+
+    @property
+    def tensors_guessed(self) -> bool:
+        """Whether a tensor was put in the place of None."""
+        named = dict(self.evaluator.named)
+        return self.guessed and any(isinstance(named.get(path), Tensor) for path in (self.path, self.partner))
 
 
 def other_branches(probe: Probe) -> Iterator[Variant]:
-    """Yield the call with each optional argument left out (None), each bool turned round, each self-inverse permutation of axes by another."""
+    """Yield the call with each optional argument left out (None), each bool turned round, each self-inverse permutation of axes by another.
+
+    Tuples of -1, which mean no limit, get a limit of 1 at each place.
+    """
     optional = optional_arguments(probe)
     for name, value in probe.exact.named:
         if isinstance(value, bool):
             yield _variant(probe, name, not value)
+        elif some := limited(value):
+            yield from (_variant(probe, name, other) for other in some)
         elif _whole_numbers(value) and (turned := _turned(value)) is not None:
             yield _variant(probe, name, turned)
         elif value is not None and name in optional and len(probe.exact.wanted) > _wanted_in(probe, name):
@@ -98,8 +116,22 @@ def _turned(axes: tuple[int, ...]) -> tuple[int, ...] | None:
     return tuple((n + 1) % count for n in range(count))
 
 
+def limited(limits: Any) -> list[tuple[int, ...]]:
+    """Return tuples of -1 (windows without limits) with a limit of 1 at each place; nothing for other values."""
+    if not _whole_numbers(limits) or set(limits) != {-1}:
+        return []
+    return [tuple(1 if i == place else -1 for i in range(len(limits))) for place in range(len(limits))]
+
+
 def _variant(probe: Probe, name: str, value: Any) -> Variant:
-    return Variant(name, f"{name}={value!r}", probe.exact.variant({name: value}))
+    evaluator = probe.exact.variant({name: value})
+    evaluator.nonleaf = evaluator.nonleaf or in_place(name)
+    return Variant(name, f"{name}={value!r}", evaluator)
+
+
+def in_place(name: str) -> bool:
+    """Whether an argument's name says that forward may work in place: leaves that require grad cannot be changed so."""
+    return "inplace" in name.lower().replace("_", "")
 
 
 def _wanted_in(probe: Probe, name: str) -> int:
@@ -110,7 +142,7 @@ def _wanted_in(probe: Probe, name: str) -> int:
 
 def optional_arguments(probe: Probe) -> set[str]:
     """Return the arguments for which the code itself says that they may be None: by default, or by an `is None` about them."""
-    function = probe.target.function if probe.target.direct else None
+    function = probe.target.described
     if function is None:
         return set()
     found: set[str] = set()

@@ -656,3 +656,139 @@ def small(*shape):
 
 kills += [pb.case(PermutesTwice, x(2, 3, 4), (0, 2, 1)), pb.case(EquilibriumUntransposed, small(4, 4), x(4))]
 spares += [pb.case(Permutes, x(2, 3, 4), (0, 2, 1)), pb.case(Permutes, x(2, 3), (1, 0)), pb.case(Equilibrium, small(4, 4), x(4))]
+
+
+class Weighted(torch.autograd.Function):
+    """Rows times weights that may be missing, softened before or after."""
+
+    @staticmethod
+    def forward(ctx, x, weight=None, first=False):
+        ctx.save_for_backward(x, weight)
+        ctx.first = first
+        if weight is None:
+            return x.tanh() if first else x.sin()
+        return (x * weight).tanh() if first else x.sin() * weight
+
+    @staticmethod
+    def both(ctx, dy):
+        x, weight = ctx.saved_tensors
+        inside = dy * (1 - (x * weight).tanh() ** 2)
+        return inside * weight, inside * x
+
+    @staticmethod
+    def separate(ctx, dy):
+        x, weight = ctx.saved_tensors
+        slope = 1 - x.tanh() ** 2 if ctx.first else x.cos()
+        return (dy * slope, None) if weight is None else (dy * slope * weight, dy * x.sin())
+
+    @staticmethod
+    def backward(ctx, dy):
+        met = ctx.first and ctx.saved_tensors[1] is not None
+        gradients = Weighted.both(ctx, dy) if met else Weighted.separate(ctx, dy)
+        return *gradients, None
+
+
+class WeightsTooLate(Weighted):
+    """Wrong only where the weights are given and come first."""
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, weight = ctx.saved_tensors
+        if ctx.first and weight is not None:
+            inside = dy * (1 - x.tanh() ** 2)
+            return inside * weight, inside * x, None
+        return *Weighted.separate(ctx, dy), None
+
+
+class ForgetsWeights(Weighted):
+    """Right for x; wrong for the weights where they are given and come first."""
+
+    @staticmethod
+    def backward(ctx, dy):
+        gradient, of_weights, _ = Weighted.backward(ctx, dy)
+        return gradient, dy * ctx.saved_tensors[0].sin() if of_weights is not None else None, None
+
+
+class NamesWrongBuffer(Weighted):
+    """A branch that cannot have run: what it writes to is None."""
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, weight = ctx.saved_tensors
+        buffer = None
+        if weight is not None:
+            gradient = torch.empty_like(weight)
+            buffer.copy_(dy * x)
+        gradient, _, _ = Weighted.backward(ctx, dy)
+        return gradient, buffer, None
+
+
+class SwishInPlace(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, inplace=False):
+        ctx.save_for_backward(x.clone() if inplace else x)
+        if inplace:
+            ctx.mark_dirty(x)
+            return x.mul_(x.sigmoid())
+        return x * x.sigmoid()
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        s = x.sigmoid()
+        return dy * (s + x * s * (1 - s)), None
+
+
+class SavesWhatItOverwrites(SwishInPlace):
+    @staticmethod
+    def forward(ctx, x, inplace=False):
+        ctx.save_for_backward(x)
+        if inplace:
+            ctx.mark_dirty(x)
+            return x.mul_(x.sigmoid())
+        return x * x.sigmoid()
+
+
+class Windowed(torch.autograd.Function):
+    """Products within a window; -1 is no limit."""
+
+    @staticmethod
+    def mask(a, window):
+        at = torch.arange(len(a), device=a.device)
+        left, right = (at[:, None] - at <= (limit if limit >= 0 else len(a)) for limit in window)
+        return left & right.t()
+
+    @staticmethod
+    def forward(ctx, a, b, window=(-1, -1)):
+        ctx.save_for_backward(a, b)
+        ctx.window = window
+        return (a @ b.t()) * Windowed.mask(a, window)
+
+    @staticmethod
+    def backward(ctx, dy):
+        a, b = ctx.saved_tensors
+        dy = dy * Windowed.mask(a, ctx.window)
+        return dy @ b, dy.t() @ a, None
+
+
+class ForgetsRightLimit(Windowed):
+    @staticmethod
+    def backward(ctx, dy):
+        a, b = ctx.saved_tensors
+        dy = dy * Windowed.mask(a, (ctx.window[0], -1))
+        return dy @ b, dy.t() @ a, None
+
+
+kills += [
+    pb.case(WeightsTooLate, x(3, 4)),
+    pb.case(ForgetsWeights, x(3, 4)),
+    pb.case(NamesWrongBuffer, x(3, 4)),
+    pb.case(SavesWhatItOverwrites, x(3, 4)),
+    pb.case(ForgetsRightLimit, x(4, 3), x(4, 3)),
+]
+spares += [
+    pb.case(Weighted, x(3, 4)),
+    pb.case(Weighted, x(3, 4), x(4), True),
+    pb.case(SwishInPlace, x(3, 4)),
+    pb.case(Windowed, x(4, 3), x(4, 3), (-1, -1)),
+]

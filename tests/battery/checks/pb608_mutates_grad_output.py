@@ -152,3 +152,34 @@ spares = [
     pb.case(InPlaceOnOwnZeros, x(4)),
     pb.case(scaled_after_right, x(3)),
 ]
+
+
+class Turns(torch.autograd.Function):
+    """Works in place where it is asked to, but for grad_output."""
+
+    @staticmethod
+    def forward(ctx, x, angle, inplace=False):
+        ctx.angle = angle
+        if inplace:
+            ctx.mark_dirty(x)
+            return x.mul_(angle)
+        return x * angle
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * ctx.angle, None, None
+
+
+class TurnsGradient(Turns):
+    @staticmethod
+    def forward(ctx, x, angle, inplace=False):
+        ctx.inplace = inplace
+        return Turns.forward(ctx, x, angle, inplace)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy.mul_(ctx.angle) if ctx.inplace else dy * ctx.angle, None, None
+
+
+kills.append(pb.case(TurnsGradient, x(3, 2), 0.7))
+spares.append(pb.case(Turns, x(3, 2), 0.7))

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import chain
-
-from torch import Tensor
 
 from ...diagnosis.mismatch import Guess
 from ...diagnosis.where import describe
@@ -14,6 +12,7 @@ from ...report.finding import Evidence, Finding
 from .. import tolerance
 from ..base import Check, Skipped
 from ..branches import excused, other_settings
+from ..combinations import Settings
 from ..conjugates import missing_conjugate
 from ..correct import corrected_line
 from ..diagnose import causes
@@ -45,7 +44,8 @@ class WrongGradient(Check):
         kinks the interval between the one-sided derivatives; the tolerance is the sum of what was measured. Where backward is not linear in
         grad_output the comparison uses non-negative cotangents. Where the gradient is right, flags are turned round, optional arguments left out or,
         where they are None, given (a number or a tensor that forward takes and that changes its output), and the words and whole numbers that the
-        code compares an argument with are passed, also for parameters that the sample leaves at their default, and other floats for those.
+        code compares an argument with are passed, also for parameters that the sample leaves at their default, and other floats for those. Settings
+        that are right alone are then tried two at a time.
 
     Example:
         ``return 2 * grad_output`` for ``forward = x * x``: the factor x is missing.
@@ -95,16 +95,22 @@ class WrongGradient(Check):
     def _in_other_branches(self, probe: Probe) -> Iterator[Finding]:
         end = time.thread_time() + BUDGET
         told: set[tuple[str, str]] = set()
-        for variant in chain(other_branches(probe), other_settings(probe)):
+        settings = Settings(probe)
+        # Pairs come last, once it is known which single settings are right.
+        for variant in chain(other_branches(probe), other_settings(probe), _later(settings.pairs)):
             if time.thread_time() > end:
                 return
             try:
-                edges = failures(probe, variant.evaluator)
+                edges = failures(probe, variant.evaluator, new=(variant.path, variant.partner) if variant.guessed else ())
             except UserCodeError as error:
-                if error.stage == "backward" and not variant.guessed and not refuses(error):
+                if error.stage == "backward" and not refuses(error) and (not variant.guessed or _never_ran(error)):
                     yield self._raises_in_branch(probe, variant, error)
                 continue
+            if not edges and not variant.partner:
+                settings.add(variant)
             for edge in edges:
+                if edge.verdict.none and variant.guessed and edge.verdict.path in (variant.path, variant.partner):
+                    continue
                 about = (variant.path, edge.verdict.path)
                 if edge.kind != "nan too" and not (variant.guessed and about in told) and not excused(probe, variant, edge):
                     told.add(about)
@@ -120,10 +126,11 @@ class WrongGradient(Check):
                 *([] if spot is None else [spot.evidence]),
                 wrong.evidence(f"with {variant.name}, along a random direction of {wrong.path}, paired with a random grad_output"),
             ],
-            cause=f"a branch of backward for {variant.path} is wrong; as in the sample the gradient is right",
+            cause=f"a branch of backward for {_changed(variant)} is wrong; as in the sample the gradient is right"
+            + (", and so it is with one of them" if variant.partner else ""),
             certain=True,
             fix=f"Check {gradient_name(wrong.path)} in the branch that {variant.name} takes.",
-            severity="warning" if variant.guessed and isinstance(dict(variant.evaluator.named)[variant.path], Tensor) else "error",
+            severity="warning" if variant.tensors_guessed else "error",
             path=wrong.path,
             attachments=None if spot is None else spot.attachments,
         )
@@ -132,9 +139,9 @@ class WrongGradient(Check):
         return self.finding(
             probe,
             f"{probe.backward_name} raises with {variant.name}, which forward accepts",
-            severity="note" if probe.case.origin == "searched" or not variant.passed else "error",
+            severity="error" if variant.passed and probe.case.origin != "searched" else "warning" if _never_ran(error) else "note",
             evidence=[Evidence(f"backward with {variant.name}", got=error.short, expected="gradients, or a forward that refuses")],
-            cause=f"a branch of backward for {variant.path} was never run",
+            cause=f"a branch of backward for {_changed(variant)} was never run",
             certain=True,
             fix=f"Handle {variant.name} in backward, or refuse it in forward with a clear message.",
         )
@@ -163,6 +170,20 @@ class WrongGradient(Check):
             certain=bool(guesses) and guesses[0].certain,
             fix=_fix(probe, wrong.path, guesses[0] if guesses else None),
         )
+
+
+def _later(pairs: Callable[[], Iterator[Variant]]) -> Iterator[Variant]:
+    yield from pairs()
+
+
+def _changed(variant: Variant) -> str:
+    return f"{variant.path} together with {variant.partner}" if variant.partner else variant.path
+
+
+def _never_ran(error: UserCodeError) -> bool:
+    """Whether backward stopped for a reason that no value can mend: a name without a value, or None where something else belongs."""
+    raised = error.error
+    return isinstance(raised, NameError) or (isinstance(raised, (AttributeError, TypeError)) and "NoneType" in str(raised))
 
 
 def _unit(probe: Probe, path: str) -> float:

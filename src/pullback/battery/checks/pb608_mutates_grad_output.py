@@ -4,15 +4,21 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from dataclasses import replace
+from itertools import chain, islice
 
 from torch import Tensor
 
 from ...capture.calls import BackwardCall, name_of, observed_backward
 from ...report.finding import Evidence, Finding
 from ..base import Check
+from ..branches import other_settings
 from ..evaluate import UserCodeError
 from ..probe import Probe
 from ..tensors import copy_tensor, same
+from ..variants import other_branches
+
+FLAGS = 4
 
 
 class MutatesGradOutput(Check):
@@ -23,6 +29,7 @@ class MutatesGradOutput(Check):
 
     How it is measured:
         grad_output's values and version before and after backward are compared; comparing values also sees writes through numpy or raw pointers.
+        Then the values are compared once more with each flag turned round (a warning: the caller asks for it by the flag).
 
     Example:
         ``grad_output.mul_(w)``, ``grad_output[mask] = 0``, ``torch.mul(a, b, out=grad_output)``.
@@ -55,6 +62,24 @@ class MutatesGradOutput(Check):
                 yield self._mutated(probe, probe.backward_name, "" if path == "output" else f" (the one of {path})", now, then)
         if not found and not probe.target.direct:
             yield from self._inside(probe, calls)
+        if not found and probe.target.direct:
+            yield from self._with_other_flags(probe)
+
+    def _with_other_flags(self, probe: Probe) -> Iterator[Finding]:
+        """Look at the writes of backward with each flag turned round."""
+        flags = (v for v in chain(other_branches(probe), other_settings(probe)) if isinstance(v.value, bool))
+        for variant in islice(flags, FLAGS):
+            try:
+                outcome = variant.evaluator.forward()
+                cotangents = probe.cotangents(outcome)
+                before = [copy_tensor(c) for c in cotangents]
+                variant.evaluator.vjp(outcome, cotangents)
+            except UserCodeError:
+                continue
+            wrote = next(((now, then) for now, then in zip(cotangents, before, strict=True) if not same(now, then)), None)
+            if wrote is not None:
+                yield replace(self._mutated(probe, probe.backward_name, f" with {variant.name}", *wrote), severity="warning")
+                return
 
     def _inside(self, probe: Probe, calls: list[BackwardCall]) -> Iterator[Finding]:
         blamed = set()
