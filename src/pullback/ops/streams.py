@@ -24,6 +24,8 @@ from . import arguments
 from .kernels import cpu
 
 BLOCK, PAIRED = 1 << 17, 512
+PARTS = 64
+"""For how many sizes at once memory is kept as views, which cost more than the numbers of a small tensor."""
 WEYL, GOLDEN = 0x9E3779B1, 0x9E3779B97F4A7C15
 _FIRST, _SECOND = 0x21F0AAAD, 0xD35A2D97 - 2**32
 _MIX = ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB))
@@ -88,11 +90,17 @@ def blocks(seed: int, count: int) -> Iterator[tuple[slice, Tensor]]:
     """Yield the words of `count` places on the CPU block by block: where the block lies, and its words in a buffer that the next block overwrites."""
     for block, start in enumerate(range(0, count, BLOCK)):
         size = min(BLOCK, count - start)
-        word = _fill(seed, block, _scratch.part(size))
-        yield slice(start, start + size), word if size == len(word) else word[:size]
+        yield slice(start, start + size), words_of_block(seed, block, size)
 
 
-def _fill(seed: int, block: int, part: _Part) -> Tensor:
+def words_of_block(seed: int, block: int, size: int) -> Tensor:
+    """The words of the first places of a block, in a buffer that the next call overwrites."""
+    part = _scratch.part(size)
+    _fill(seed, block, part)
+    return part.own_words
+
+
+def _fill(seed: int, block: int, part: _Part) -> None:
     """Write the words of a part's places into its buffer."""
     word, shifted, (first, second) = part.word, part.shifted, _scratch.keys
     _scratch.key_values[0], _scratch.key_values[1] = keys_of(seed, block)
@@ -100,7 +108,7 @@ def _fill(seed: int, block: int, part: _Part) -> Tensor:
     word.bitwise_xor_(torch.bitwise_right_shift(word, constant(16, torch.int32), out=shifted))
     word.mul_(constant(_FIRST, torch.int32)).bitwise_xor_(second)
     word.bitwise_xor_(torch.bitwise_right_shift(word, constant(15, torch.int32), out=shifted))
-    return word.mul_(constant(_SECOND, torch.int32))
+    word.mul_(constant(_SECOND, torch.int32))
 
 
 @functools.lru_cache(256)
@@ -111,7 +119,10 @@ def constant(value: float, dtype: torch.dtype) -> Tensor:
 
 
 class _Part(NamedTuple):
-    """Memory for the first places of a block: integers for their words, floats for normal numbers, and the halves of these that make up pairs."""
+    """Memory for the first places of a block: integers for their words, floats for normal numbers, and the halves of these that make up pairs.
+
+    It is rounded up to whole pairs of rows; `own_words` and `own_numbers` are without what that adds.
+    """
 
     places: Tensor
     word: Tensor
@@ -121,9 +132,10 @@ class _Part(NamedTuple):
     twice: Tensor
     tan: Tensor
     share: Tensor
-    numbers: Tensor
     first: Tensor
     second: Tensor
+    own_words: Tensor
+    own_numbers: Tensor
 
 
 class _Scratch(threading.local):
@@ -139,12 +151,13 @@ class _Scratch(threading.local):
             self.keys = torch.frombuffer(self.key_values, dtype=torch.int32).unbind()
 
     def part(self, size: int) -> _Part:
-        """Memory for at least `size` places, up to a block."""
-        groups = -(-size // (2 * PAIRED))
-        part = self.parts.get(groups)
+        """Memory for `size` places, up to a block."""
+        part = self.parts.get(size)
         if part is None:
+            if len(self.parts) >= PARTS:
+                self.parts.clear()
             with torch.inference_mode(False):
-                part = self.parts[groups] = self._views(groups)
+                part = self.parts[size] = self._views(size)
         return part
 
     @functools.cached_property
@@ -152,12 +165,13 @@ class _Scratch(threading.local):
         places = (torch.arange(BLOCK, device="cpu") * WEYL).to(torch.int32)
         return places, *torch.empty(2, BLOCK, dtype=torch.int32, device="cpu"), *torch.empty(2, BLOCK, dtype=torch.float32, device="cpu")
 
-    def _views(self, groups: int) -> _Part:
+    def _views(self, size: int) -> _Part:
+        groups = -(-size // (2 * PAIRED))
         places, word, shifted, polar, numbers = (memory[: groups * 2 * PAIRED] for memory in self._memory)
         twice, tan = polar.view(2, groups, PAIRED)
         share = shifted.view(torch.float32).view(2, groups, PAIRED)[0]
         words, pairs = word.view(groups, 2, PAIRED), numbers.view(groups, 2, PAIRED)
-        return _Part(places, word, shifted, words[:, 0], words[:, 1], twice, tan, share, numbers, pairs[:, 0], pairs[:, 1])
+        return _Part(places, word, shifted, words[:, 0], words[:, 1], twice, tan, share, pairs[:, 0], pairs[:, 1], word[:size], numbers[:size])
 
 
 _scratch = _Scratch()
@@ -165,7 +179,7 @@ _scratch = _Scratch()
 
 def on_cpu(like: Tensor) -> bool:
     """Whether words may be computed block by block for a tensor like this."""
-    return cpu.plain(like) and like.device.type == "cpu"
+    return like.is_cpu and cpu.plain(like)
 
 
 def threshold(p: float) -> int:
@@ -182,9 +196,13 @@ def kept(seed: Tensor, p: float, like: Tensor) -> Tensor:
 
 def kept_bytes(seed: Tensor, p: float, like: Tensor) -> Tensor:
     """The same on the CPU as bytes of 0 and 1: torch makes them, and numbers of them, several times as fast as bools."""
+    least, count = constant(threshold(p), torch.int32), like.numel()
+    if count <= BLOCK:
+        mask = words_of_block(int(seed), 0, count).ge_(least).to(torch.uint8)
+        return mask if like.dim() == 1 else mask.view(like.shape)
     mask = torch.empty(like.shape, dtype=torch.uint8, device="cpu")
-    flat, least = mask if mask.dim() == 1 else mask.view(-1), constant(threshold(p), torch.int32)
-    for where, word in blocks(int(seed), like.numel()):
+    flat = mask.view(-1)
+    for where, word in blocks(int(seed), count):
         flat[where] = word.ge_(least)
     return mask
 
@@ -205,18 +223,24 @@ def normal(seed: Tensor, like: Tensor) -> Tensor:
 
 def normal_blocks(seed: int, count: int) -> Iterator[tuple[slice, Tensor]]:
     """Yield the normal numbers of `count` places on the CPU block by block, in a buffer that the next block overwrites."""
-    middle, one, minus_eight, half_turn = [constant(value, torch.float32) for value in (_MIDDLE, 1.0, -8.0, math.pi * 2.0**-32)]
     for block, start in enumerate(range(0, count, BLOCK)):
         size = min(BLOCK, count - start)
-        part = _scratch.part(size)
-        _fill(seed, block, part)
-        twice = torch.add(middle, part.twice.copy_(part.first_word), alpha=2.0**-32, out=part.twice).log_().mul_(minus_eight).sqrt_()
-        # cos a = 2 / (1 + t²) - 1 and sin a = 2 t / (1 + t²) with t = tan(a / 2): one slow function instead of two
-        tan = part.tan.copy_(part.second_word).mul_(half_turn).tan_()
-        share = torch.div(twice, torch.addcmul(one, tan, tan, out=part.share), out=part.share)
-        torch.sub(share, twice, alpha=0.5, out=part.first)
-        torch.mul(share, tan, out=part.second)
-        yield slice(start, start + size), part.numbers if size == len(part.numbers) else part.numbers[:size]
+        yield slice(start, start + size), normal_of_block(seed, block, size)
+
+
+def normal_of_block(seed: int, block: int, size: int) -> Tensor:
+    """The normal numbers of the first places of a block, in a buffer that the next call overwrites."""
+    part = _scratch.part(size)
+    _fill(seed, block, part)
+    one = constant(1.0, torch.float32)
+    twice = torch.add(constant(_MIDDLE, torch.float32), part.twice.copy_(part.first_word), alpha=2.0**-32, out=part.twice)
+    twice.log_().mul_(constant(-8.0, torch.float32)).sqrt_()
+    # cos a = 2 / (1 + t²) - 1 and sin a = 2 t / (1 + t²) with t = tan(a / 2): one slow function instead of two
+    tan = part.tan.copy_(part.second_word).mul_(constant(math.pi * 2.0**-32, torch.float32)).tan_()
+    share = torch.div(twice, torch.addcmul(one, tan, tan, out=part.share), out=part.share)
+    torch.sub(share, twice, alpha=0.5, out=part.first)
+    torch.mul(share, tan, out=part.second)
+    return part.own_numbers
 
 
 def normal_of_words(seed: Tensor, like: Tensor) -> Tensor:

@@ -94,8 +94,11 @@ def _noisy(x: Tensor, std: float | Tensor, state: Tensor) -> Tensor:
         return fast
     if not (streams.on_cpu(x) and x.is_contiguous() and x.dtype is torch.float32):
         return x + std * streams.normal(state, x).to(x.dtype)
+    if x.numel() <= streams.BLOCK:
+        noise = streams.normal_of_block(int(state), 0, x.numel())
+        return torch.add(x, noise if x.dim() == 1 else noise.view(x.shape), alpha=std)
     out = torch.empty_like(x)
-    source, target = (x, out) if x.dim() == 1 else (x.view(-1), out.view(-1))
+    source, target = x.view(-1), out.view(-1)
     for where, noise in streams.normal_blocks(int(state), x.numel()):
         torch.add(source[where], noise, alpha=std, out=target[where])
     return out
