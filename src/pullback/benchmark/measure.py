@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
+from .._collector import without_collector
 from .result import Run
 from .spread import Spread
 
@@ -48,7 +48,8 @@ def interleave(probes: Mapping[str, Probe], plan: Plan) -> dict[str, list[Times]
     """Return each probe's times, one a round; the order is turned round every time and the garbage collector waits."""
     found: dict[str, list[Times]] = {name: [] for name in probes}
     order = list(probes)
-    with _no_collector():
+    gc.collect(1)  # the whole heap takes longer than many a benchmark
+    with without_collector():
         for number in range(plan.rounds):
             for name in order if number % 2 == 0 else reversed(order):
                 found[name].append(probes[name](plan.calls[name]))
@@ -78,15 +79,3 @@ def summarise(name: str, times: Sequence[Times], ours: Sequence[Times] | None = 
         forward_ratio=Spread.of_ratios([f for f, _ in ours], [f for f, _ in times]),
         backward_ratio=Spread.of_ratios([b for _, b in ours], [b for _, b in times]) if comparable else None,
     )
-
-
-@contextlib.contextmanager
-def _no_collector() -> Iterator[None]:
-    enabled = gc.isenabled()
-    gc.collect(1)  # the whole heap takes longer than many a benchmark
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

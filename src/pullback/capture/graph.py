@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
 import heapq
 import weakref
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
 from torch import Tensor
 
 from .. import _compat
+from .._collector import without_collector
 
 FREED_AT_ONCE = 5_000
 _WAITING: list[list[Any]] = []
@@ -139,15 +139,3 @@ def _free_last_first(roots: list[Any], nodes: list[Any]) -> None:
 
 def _free_waiting(phase: str, info: dict[str, Any]) -> None:
     _WAITING.clear()
-
-
-@contextlib.contextmanager
-def without_collector() -> Iterator[None]:
-    """Keep the cyclic collector out: it would look at all nodes again and again while they are listed, which is most of the time."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import ast
 import functools
-import gc
 import importlib
 import pkgutil
 import re
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from .. import __version__
+from .._collector import without_collector
 from ..report.codes import name_of, registry
 from ..report.finding import Evidence, Finding, Location
 from ..report.report import CheckRun, Report
@@ -101,7 +100,7 @@ def lint(paths: Iterable[Path], settings: Settings | None = None) -> Report:
         ()
     """
     settings = settings or Settings()
-    with _no_collector():
+    with without_collector():
         total, count = _lint_all(paths, settings)
     environment = {"pullback": __version__, "files": count, "suppressed": total.suppressed, "rules": sorted(settings.codes)}
     return Report(tuple(total.findings), tuple(total.checks), tuple(dict.fromkeys(total.subjects)), environment)  # type: ignore[arg-type]
@@ -249,15 +248,3 @@ def _broke(source: Source, subject: str, code: str, error: Exception, node: ast.
         f"pullback failed in {what}: {type(error).__name__}: {error}",
         _location(source, node),
     )
-
-
-@contextmanager
-def _no_collector() -> Iterator[None]:
-    """Keep the cyclic collector out: syntax trees are many objects that it looks at again and again, and nothing here makes cycles."""
-    enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if enabled:
-            gc.enable()
