@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..report.finding import JSON
+from ..views.files import write_form
 from .spread import Spread
 
 SCHEMA = 1
@@ -169,11 +170,7 @@ class Bench:
         Raises:
             ValueError: for another ending.
         """
-        forms = {".json": self.to_json, ".txt": self.to_text, ".svg": self.to_svg}
-        form = forms.get(Path(path).suffix)
-        if form is None:
-            raise ValueError(f"Bench.save writes {', '.join(forms)}; the name {str(path)!r} ends with none of them")
-        Path(path).write_text(form() + "\n", encoding="utf-8")
+        write_form("Bench", {".json": self.to_json, ".txt": self.to_text, ".svg": self.to_svg}, path)
 
     def __str__(self) -> str:
         return self.to_text()

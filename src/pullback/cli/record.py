@@ -20,6 +20,7 @@ from ..report.finding import SEVERITIES
 from ..report.report import RAN, Report
 from ._config import ConfiguredCommand
 from ._output import formats, write
+from ._program import named_program
 from ._suppress import suppress as suppress_comments
 
 if TYPE_CHECKING:
@@ -95,7 +96,7 @@ def record(ctx: click.Context, program: tuple[str, ...], run_module: str | None,
         ctx.exit(check_files(replay, ctx.meta["pullback.declare"], profile=given["profile"], **settings, **_how(given)))
     output = _recording_file(given["output"])
     words = ["-m", run_module, *program] if run_module is not None else ["--", *program]
-    ctx.exit(_run(ctx, _program(program, run_module), words, output, settings, given))
+    ctx.exit(_run(ctx, named_program("record", program, run_module), words, output, settings, given))
 
 
 def _settings(ctx: click.Context, given: dict[str, Any]) -> dict[str, Any]:
@@ -114,24 +115,6 @@ def _files(given: dict[str, Any]) -> dict[str, Any]:
 
 def _how(given: dict[str, Any]) -> dict[str, Any]:
     return {"output_format": given["output_format"], "report_file": given["report_file"], "fail_on": given["fail_on"]}
-
-
-def _program(words: tuple[str, ...], run_module: str | None) -> Program:
-    from ..recorder import launch
-
-    try:
-        if run_module is not None:
-            return launch.module(run_module, words)
-        if not words:
-            raise click.UsageError("name a program to run: a script, -m MODULE, or -- COMMAND")
-        name, *args = words
-        if os.path.basename(name).startswith("python") and not os.path.isfile(name):
-            raise click.UsageError(f"leave out {name!r}: pullback record {' '.join(args) or 'SCRIPT'}")
-        if name.endswith(".py") or os.path.isfile(name):
-            return launch.script(name, args)
-        return launch.command(name, args)
-    except launch.LaunchError as error:
-        raise click.UsageError(clean(error)) from error
 
 
 def _recording_file(path: Path | None) -> Path | None:

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
-import os
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from ..report.clean import clean
+from ._program import named_program
 from .record import ProgramCommand
 
 if TYPE_CHECKING:
@@ -35,23 +34,7 @@ def run(ctx: click.Context, program: tuple[str, ...], run_module: str | None) ->
         raise click.ClickException("explaining errors needs PyTorch, which is not installed: pip install 'pullback[torch]'")
     from ..recorder.launch import run_program
 
-    ctx.exit(run_program(_explained(_program(program, run_module))))
-
-
-def _program(words: tuple[str, ...], run_module: str | None) -> Program:
-    from ..recorder import launch
-
-    try:
-        if run_module is not None:
-            return launch.module(run_module, words)
-        if not words:
-            raise click.UsageError("name a program to run: a script, -m MODULE, or -- COMMAND")
-        name, *args = words
-        if os.path.basename(name).startswith("python") and not os.path.isfile(name):
-            raise click.UsageError(f"leave out {name!r}: pullback run {' '.join(args) or 'SCRIPT'}")
-        return launch.script(name, args) if name.endswith(".py") or os.path.isfile(name) else launch.command(name, args)
-    except launch.LaunchError as error:
-        raise click.UsageError(clean(error)) from error
+    ctx.exit(run_program(_explained(named_program("run", program, run_module))))
 
 
 def _explained(program: Program) -> Program:

@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from .. import _compat
+from .._collector import without_collector
 from ..capture.authored import Written, written
-from ..capture.graph import Walk, function_of, leaf_of, walk, without_collector
+from ..capture.graph import Walk, function_of, leaf_of, walk
 from ..capture.held import held_by
 from ..capture.saved import storage_bytes
 from ..report.clean import clean
@@ -24,6 +25,7 @@ from ..report.finding import Finding, Location
 from ..report.report import Report
 from ..trees import leaves
 from . import measures
+from .files import write_form
 
 Kind = Literal["op", "function", "leaf"]
 RESHAPES = frozenset({"t", "transpose", "permute", "view", "unsafe_view", "reshape_alias", "expand", "unsqueeze", "squeeze", "alias"})
@@ -136,11 +138,7 @@ class Graph:
         Raises:
             ValueError: for another ending.
         """
-        forms = {".svg": self.to_svg, ".html": self.to_html, ".mmd": self.to_mermaid, ".json": self.to_json, ".txt": self.to_text}
-        form = forms.get(Path(path).suffix)
-        if form is None:
-            raise ValueError(f"Graph.save writes {', '.join(forms)}; the name {str(path)!r} ends with none of them")
-        Path(path).write_text(form() + "\n", encoding="utf-8")
+        write_form("Graph", {".svg": self.to_svg, ".html": self.to_html, ".mmd": self.to_mermaid, ".json": self.to_json, ".txt": self.to_text}, path)
 
     def _repr_mimebundle_(self, include: Container[str] | None = None, exclude: Container[str] | None = None) -> dict[str, str]:
         from .notebook import bundle

@@ -19,6 +19,7 @@ from ..capture.saved import storage_bytes
 from ..report.clean import clean
 from ..report.finding import Location
 from . import measures
+from .files import write_form
 from .graph import name_of, parameter_names, tensors_of
 
 SHOWN = 40
@@ -116,11 +117,7 @@ class Saved:
         Raises:
             ValueError: for another ending.
         """
-        forms = {".svg": self.to_svg, ".html": self.to_html, ".json": self.to_json, ".txt": self.to_text}
-        form = forms.get(Path(path).suffix)
-        if form is None:
-            raise ValueError(f"Saved.save writes {', '.join(forms)}; the name {str(path)!r} ends with none of them")
-        Path(path).write_text(form() + "\n", encoding="utf-8")
+        write_form("Saved", {".svg": self.to_svg, ".html": self.to_html, ".json": self.to_json, ".txt": self.to_text}, path)
 
     def _repr_mimebundle_(self, include: Container[str] | None = None, exclude: Container[str] | None = None) -> dict[str, str]:
         from .notebook import bundle

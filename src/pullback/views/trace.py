@@ -25,6 +25,7 @@ from ..capture.library import op_behind
 from ..report.clean import clean
 from ..trees import leaves
 from . import measures
+from .files import write_form
 from .follow import Follower
 from .steps import Stats, Step, kind_of, told
 from .text import table
@@ -86,11 +87,7 @@ class Trace:
         Raises:
             ValueError: for another ending.
         """
-        forms = {".svg": self.to_svg, ".html": self.to_html, ".json": self.to_json, ".txt": self.to_text}
-        form = forms.get(Path(path).suffix)
-        if form is None:
-            raise ValueError(f"Trace.save writes {', '.join(forms)}; the name {str(path)!r} ends with none of them")
-        Path(path).write_text(form() + "\n", encoding="utf-8")
+        write_form("Trace", {".svg": self.to_svg, ".html": self.to_html, ".json": self.to_json, ".txt": self.to_text}, path)
 
     def _repr_mimebundle_(self, include: Container[str] | None = None, exclude: Container[str] | None = None) -> dict[str, str]:
         from .notebook import bundle

@@ -19,6 +19,7 @@ from torch import Tensor
 from .. import _compat
 from ..capture.frames import calling_frame
 from ..report.clean import clean
+from .files import write_form
 from .watch_calls import Call, Gradients, RandomState, kind_of, outputs_of, random_state
 from .watch_faults import Fault, shown
 from .watch_look import Look, Row
@@ -172,11 +173,7 @@ class Watch:
         Raises:
             ValueError: for another ending.
         """
-        forms = {".json": self.to_json, ".txt": self.to_text}
-        form = forms.get(Path(path).suffix)
-        if form is None:
-            raise ValueError(f"Watch.save writes {', '.join(forms)}; the name {str(path)!r} ends with none of them")
-        Path(path).write_text(form() + "\n", encoding="utf-8")
+        write_form("Watch", {".json": self.to_json, ".txt": self.to_text}, path)
 
 
 class _Watched:
