@@ -14,7 +14,7 @@ import torch
 
 from .. import _compat
 from .naming import argument_names, is_recorded, record_of
-from .observe import Entry, Observer, clock
+from .observe import Entry, Live, Observer, clock
 
 Function = torch.autograd.Function
 
@@ -116,6 +116,16 @@ def _wrapper(original: Callable[..., Any], wrapper: Callable[..., Any]) -> Calla
     return _compat.traced_as(wrapper, original)
 
 
+def _timed(observer: Observer, live: Live | None, original: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, float]:
+    start = clock()
+    try:
+        result = original(*args, **kwargs)
+    except BaseException:
+        observer.raised(live)
+        raise
+    return result, clock() - start
+
+
 def _forward(observer: Observer, entry: Entry, original: Callable[..., Any]) -> Callable[..., Any]:
     own = _compat.context_type(entry.function)
 
@@ -123,13 +133,8 @@ def _forward(observer: Observer, entry: Entry, original: Callable[..., Any]) -> 
         if not observer.active or not args or type(args[0]) is not own:
             return original(*args, **kwargs)
         live = observer.before_forward(entry, args[0], args[1:], kwargs)
-        start = clock()
-        try:
-            result = original(*args, **kwargs)
-        except BaseException:
-            observer.raised(live)
-            raise
-        observer.after_forward(entry, args[0], live, result, clock() - start)
+        result, seconds = _timed(observer, live, original, args, kwargs)
+        observer.after_forward(entry, args[0], live, result, seconds)
         return result
 
     return _wrapper(original, forward)
@@ -140,13 +145,8 @@ def _plain_forward(observer: Observer, entry: Entry, original: Callable[..., Any
         if not observer.active:
             return original(*args, **kwargs)
         live = observer.before_forward(entry, None, args, kwargs)
-        start = clock()
-        try:
-            result = original(*args, **kwargs)
-        except BaseException:
-            observer.raised(live)
-            raise
-        observer.after_forward(entry, None, live, result, clock() - start)
+        result, seconds = _timed(observer, live, original, args, kwargs)
+        observer.after_forward(entry, None, live, result, seconds)
         return result
 
     return _wrapper(original, forward)
@@ -172,13 +172,8 @@ def _backward(observer: Observer, entry: Entry, original: Callable[..., Any]) ->
         if not observer.active or not args or type(args[0]) is not own:
             return original(*args, **kwargs)
         live = observer.before_backward(entry, args[0], args[1:])
-        start = clock()
-        try:
-            result = original(*args, **kwargs)
-        except BaseException:
-            observer.raised(live)
-            raise
-        observer.after_backward(live, clock() - start)
+        result, seconds = _timed(observer, live, original, args, kwargs)
+        observer.after_backward(live, seconds)
         return result
 
     return _wrapper(original, backward)
