@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from .specs import Slot, Spec, State
+from .specs import Slot, Spec, State, composed
 
 
 def skeleton(function: type, state: State, slots: Sequence[Slot], error: str = "", blamed: str = "") -> str:
@@ -62,16 +62,8 @@ def expression(spec: Spec, default: Any = None) -> str:
         return f"torch.randint(0, {spec.value or 3}, ({sizes}{',' if len(spec.shape) == 1 else ''}), dtype=torch.{spec.dtype})"
     if spec.kind == "mask":
         return f"torch.rand({sizes or '()'}) > 0.5"
-    if spec.kind in ("tensors", "star"):
-        inner = ", ".join(expression(item) for item in spec.items)
-        return f"({inner},)" if spec.value == "tuple" else f"[{inner}]"
-    if spec.kind == "object":
-        return "SimpleNamespace(" + ", ".join(f"{name}={expression(item)}" for name, item in zip(spec.value, spec.items, strict=True)) + ")"
-    if spec.kind == "dict":
-        return "{" + ", ".join(f"{name!r}: {expression(item)}" for name, item in zip(spec.value, spec.items, strict=True)) + "}"
-    fixed = {"none": "None", "group": "torch.distributed.group.WORLD", "device": "torch.device('cpu')", "dtype": f"torch.{spec.value}"}
-    if spec.kind in fixed:
-        return fixed[spec.kind]
+    if (written := composed(spec, expression)) is not None:
+        return written
     if spec.kind in ("callable", "module"):
         return spec.value
     return repr(default if spec.kind == "default" else spec.value)

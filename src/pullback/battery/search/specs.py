@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -210,6 +210,19 @@ def _indices(spec: Spec, generator: torch.Generator) -> torch.Tensor:
     return values.sort(-1).values if spec.draw == "sorted" else values
 
 
+def composed(spec: Spec, write: Callable[[Spec], str]) -> str | None:
+    """Return the Python source of what holds other values, which `write` writes, and of the constants of torch; None for the rest."""
+    if spec.kind in ("tensors", "star"):
+        inner = ", ".join(map(write, spec.items))
+        return f"({inner},)" if spec.value == "tuple" else f"[{inner}]"
+    if spec.kind == "object":
+        return "SimpleNamespace(" + ", ".join(f"{name}={write(item)}" for name, item in zip(spec.value, spec.items, strict=True)) + ")"
+    if spec.kind == "dict":
+        return "{" + ", ".join(f"{name!r}: {write(item)}" for name, item in zip(spec.value, spec.items, strict=True)) + "}"
+    fixed = {"none": "None", "group": "torch.distributed.group.WORLD", "device": "torch.device('cpu')", "dtype": f"torch.{spec.value}"}
+    return fixed.get(spec.kind)
+
+
 def show(spec: Spec, slot: Slot | None = None) -> str:
     """Return `spec` as it stands in a printed call, such as ``float64[3, 4]`` or ``0.7``."""
     if spec.kind == "tensor":
@@ -220,16 +233,10 @@ def show(spec: Spec, slot: Slot | None = None) -> str:
         return f"{spec.dtype}{list(spec.shape)} < {spec.value or 3}"
     if spec.kind == "mask":
         return f"bool{list(spec.shape)}"
-    if spec.kind in ("tensors", "star"):
-        inner = ", ".join(show(item) for item in spec.items)
-        return inner if spec.kind == "star" else f"({inner},)" if spec.value == "tuple" else f"[{inner}]"
-    if spec.kind == "object":
-        return "SimpleNamespace(" + ", ".join(f"{name}={show(item)}" for name, item in zip(spec.value, spec.items, strict=True)) + ")"
-    if spec.kind == "dict":
-        return "{" + ", ".join(f"{name!r}: {show(item)}" for name, item in zip(spec.value, spec.items, strict=True)) + "}"
-    fixed = {"none": "None", "group": "torch.distributed.group.WORLD", "device": "torch.device('cpu')", "dtype": f"torch.{spec.value}"}
-    if spec.kind in fixed:
-        return fixed[spec.kind]
+    if spec.kind == "star":
+        return ", ".join(show(item) for item in spec.items)
+    if (written := composed(spec, show)) is not None:
+        return written
     if spec.kind in ("default", "omitted"):
         return repr(slot.default) if slot else "default"
     return str(spec.value) if spec.kind in ("callable", "module") else repr(spec.value)
