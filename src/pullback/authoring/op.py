@@ -13,7 +13,7 @@ from .declared import Declared, RuleDecorator
 from .errors import OpError, place_of
 from .keeping import Sample, keep, sample
 from .making import names_in
-from .rules import Definition, kept_names, params_of, positional
+from .rules import Definition, Param, kept_names, params_of, positional
 
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
@@ -161,24 +161,8 @@ def _make(
         raise OpError(f"{where}: pb.op decorates a plain function that returns its output; this one is written with async or yield.")
     static, mutates, linear = (names_in(where, option, given) for option, given in (("static", static), ("mutates", mutates), ("linear", linear)))
     params = params_of(function, static)
-    for option, given in (("mutates", mutates), ("linear", linear)):
-        for argument in given:
-            if argument not in {param.name for param in params}:
-                raise OpError(f"{where}: {option} names {argument!r}, which is no argument.")
-    for argument in linear:
-        if argument in static:
-            raise OpError(f"{where}: linear names {argument!r}, which is static, so that it has no derivative. Take it out of one of them.")
-    for option, flag in (("elementwise", elementwise), ("opaque", opaque)):
-        if not isinstance(flag, bool):
-            raise OpError(f"{where}: {option} must be True or False, got {flag!r}.")
-    if remember not in ("arguments", "all"):
-        raise OpError(f'{where}: remember must be "arguments" or "all", got {remember!r}.')
-    if autocast is not None and autocast != "inputs" and not isinstance(autocast, torch.dtype):
-        raise OpError(f'{where}: autocast must be None, a dtype or "inputs", got {autocast!r}.')
-    if reference is not None and not callable(reference):
-        raise OpError(f"{where}: reference must be a function of the same arguments, got {reference!r}.")
-    if name is not None and not (isinstance(name, str) and name):
-        raise OpError(f"{where}: name must be a string that is not empty, got {name!r}.")
+    _require_names(where, params, static, mutates, linear)
+    _require_options(where, elementwise, opaque, autocast, remember, reference, name)
     definition = Definition(
         name=name or function.__name__.replace("<lambda>", "lambda_op"),
         module=function.__module__,
@@ -198,3 +182,27 @@ def _make(
     if clash:
         raise OpError(f"{where}: the kept value {clash[0]!r} has the name of an argument. Rules find both by name, so give it another one.")
     return Declared(definition, function).function
+
+
+def _require_names(where: str, params: Sequence[Param], static: Sequence[str], mutates: Sequence[str], linear: Sequence[str]) -> None:
+    for option, given in (("mutates", mutates), ("linear", linear)):
+        for argument in given:
+            if argument not in {param.name for param in params}:
+                raise OpError(f"{where}: {option} names {argument!r}, which is no argument.")
+    for argument in linear:
+        if argument in static:
+            raise OpError(f"{where}: linear names {argument!r}, which is static, so that it has no derivative. Take it out of one of them.")
+
+
+def _require_options(where: str, elementwise: Any, opaque: Any, autocast: Any, remember: Any, reference: Any, name: Any) -> None:
+    for option, flag in (("elementwise", elementwise), ("opaque", opaque)):
+        if not isinstance(flag, bool):
+            raise OpError(f"{where}: {option} must be True or False, got {flag!r}.")
+    if remember not in ("arguments", "all"):
+        raise OpError(f'{where}: remember must be "arguments" or "all", got {remember!r}.')
+    if autocast is not None and autocast != "inputs" and not isinstance(autocast, torch.dtype):
+        raise OpError(f'{where}: autocast must be None, a dtype or "inputs", got {autocast!r}.')
+    if reference is not None and not callable(reference):
+        raise OpError(f"{where}: reference must be a function of the same arguments, got {reference!r}.")
+    if name is not None and not (isinstance(name, str) and name):
+        raise OpError(f"{where}: name must be a string that is not empty, got {name!r}.")
