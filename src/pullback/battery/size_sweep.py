@@ -20,7 +20,7 @@ from .probe import Probe
 from .refusals import refuses
 from .rounding import rounded_away, rounding_for
 from .sizes import Resizer, Symbol, symbols
-from .tensors import copy_tensor, random_like
+from .tensors import copy_tensor, differentiable, random_like
 from .truth import eager
 from .value import SIGNED, InputVerdict, ValueTest
 
@@ -33,6 +33,8 @@ LARGE = 1025
 ELEMENTS = 65_536
 """Above this many elements 16-bit indices wrap, and grids of blocks get a second dimension."""
 OUTPUT_ELEMENTS = 2**20
+DRAWS = 10
+"""How often index arguments are drawn anew at the sample's sizes."""
 LONE = (7, 3)
 """Further sizes of an axis that changes alone, besides twice its own."""
 STEPS = 4
@@ -228,10 +230,17 @@ class Sweep:
     def _again(self, resizer: Resizer, symbol: Symbol, size: int) -> bool:
         """Whether other contents of the same size are judged wrong as well: a point where no quotient can be trusted is not met three times."""
         others = [resizer.resized(symbol, size) for _ in range(2)]
-        if not all(e is not None and self._judge(e)[0] == "wrong" for e in others):
+        if not all(e is not None and self._judge(e)[0] == "wrong" for e in others) or self._for_contents(resizer, symbol):
             return False
         # A larger matrix of the same entries has a larger norm: an iteration that converged at the sample may not do so here.
         return size <= symbol.size or self._judge(_as_small_together(others[0], symbol, size))[0] != "right"
+
+    def _for_contents(self, resizer: Resizer, symbol: Symbol) -> bool:
+        """Whether indices that are drawn anew make the gradient wrong at the sample's sizes too, as where segments must not overlap."""
+        axes = {path for path, _ in symbol.axes}
+        if not any(leaf.path in axes and not differentiable(leaf.template) for leaf in self.probe.exact.leaves):
+            return False
+        return any(self._verdict(resizer, symbol, symbol.size) == "wrong" for _ in range(DRAWS))
 
     def _judge(self, evaluator: Evaluator) -> tuple[Verdict, UserCodeError | None, InputVerdict | None, int]:
         try:

@@ -501,3 +501,61 @@ class NormalisesEightSamples(NormalisesGroups):
 
 kills.append(pb.case(NormalisesEightSamples, x(2, 4, 5), 2))
 spares.append(pb.case(NormalisesGroups, x(2, 4, 5), 2))
+
+
+class SumsSegments(torch.autograd.Function):
+    """Running sums within segments, which forward takes not to overlap."""
+
+    @staticmethod
+    def forward(ctx, starts, counts, x):
+        ctx.save_for_backward(starts, counts)
+        out = torch.zeros_like(x)
+        for start, count in zip(starts.tolist(), counts.tolist(), strict=False):
+            out[start : start + count] = x[start : start + count].cumsum(0)
+        return out
+
+    @staticmethod
+    def backward(ctx, dy):
+        starts, counts = ctx.saved_tensors
+        dx = torch.zeros_like(dy)
+        for start, count in zip(starts.tolist(), counts.tolist(), strict=False):
+            dx[start : start + count] = dy[start : start + count].flip(0).cumsum(0).flip(0)
+        return None, None, dx
+
+
+class TakesRows(torch.autograd.Function):
+    """Backward adds the first 32 of the rows that were taken."""
+
+    @staticmethod
+    def forward(ctx, table, index):
+        ctx.save_for_backward(index)
+        ctx.rows = len(table)
+        return table[index]
+
+    @staticmethod
+    def backward(ctx, dy):
+        (index,) = ctx.saved_tensors
+        return dy.new_zeros(ctx.rows, dy.shape[1]).index_add(0, index[:32], dy[:32]), None
+
+
+class InterpolatesKnots(torch.autograd.Function):
+    """A table of one knot is none: what forward computes from it was never meant."""
+
+    @staticmethod
+    def forward(ctx, x, knots, resolution):
+        at = x * (resolution - 1)
+        low = at.floor().clamp(0, resolution - 2).long()
+        ctx.save_for_backward(knots, low, at - low)
+        ctx.resolution = resolution
+        return knots[low] * (1 - (at - low))[:, None] + knots[low + 1] * (at - low)[:, None]
+
+    @staticmethod
+    def backward(ctx, dy):
+        knots, low, part = ctx.saved_tensors
+        dknots = torch.zeros_like(knots).index_add(0, low, dy * (1 - part)[:, None]).index_add(0, low + 1, dy * part[:, None])
+        return (dy * (knots[low + 1] - knots[low])).sum(1) * (ctx.resolution - 1), dknots, None
+
+
+kills.append(pb.case(TakesRows, x(5, 3), torch.tensor([0, 2, 3, 4])))
+spares.append(pb.case(SumsSegments, torch.tensor([0, 3]), torch.tensor([3, 4]), x(7)))
+spares.append(pb.case(InterpolatesKnots, torch.linspace(0.05, 0.9, 5, dtype=torch.float64).requires_grad_(), x(6, 2), 6))

@@ -99,7 +99,9 @@ class WrongForSomeSizes(Check):
 
     def _crash(self, probe: Probe, trial: Trial) -> Finding:
         assert trial.error is not None
-        certain = trial.symbol.batch and trial.symbol.joint and trial.symbol.step == 1 and not trial.by_chance and not blames_torch(trial.error)
+        joint = trial.symbol.batch and trial.symbol.joint and trial.symbol.step == 1 and not trial.by_chance
+        # A number that equals the size is no batch size but a resolution, a count of levels or knots: one of them is none.
+        certain = joint and not (trial.symbol.numbers and trial.size == 1) and not blames_torch(trial.error)
         halves = trial.symbol.size % 2 == 0 and trial.size % 2 == 1 and not trial.symbol.batch and halves_in_forward(probe)
         now_and_then = trial.right >= ENOUGH and not halves and not blames_torch(trial.error)
         severity: Severity = "error" if certain and probe.case.origin != "searched" else "warning" if certain or now_and_then else "note"
