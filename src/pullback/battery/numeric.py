@@ -18,6 +18,7 @@ Vector = Callable[[Mapping[str, Tensor] | None], Tensor]
 """Evaluates the op with some inputs replaced, returns its floating outputs as one flat float64 vector."""
 
 _STENCIL = (-2, -1, 1, 2)
+_SHRINK = 32
 
 
 LEAST_EIGENVALUE = 0.1
@@ -98,13 +99,25 @@ def slopes(evaluate: Vector, path: str, x: Tensor, direction: Tensor, centre: Te
     coarse = max(best.relative_noise, tolerance.eps(x.dtype), known_noise)
     if coarse > 1e-12:
         return _noisy(evaluate, path, x, direction, centre, max(known_noise, tolerance.eps(x.dtype) / 4), coarse)
-    step = tolerance.BASE_STEP * scale
+    step, last = tolerance.BASE_STEP * scale, best
     for _ in range(2):
         if _sharp(best):
             break
-        step /= 32
-        best = _tighter(best, _stencil(evaluate, path, x, direction, centre, step, quiet=quiet))
+        step /= _SHRINK
+        finer = _stencil(evaluate, path, x, direction, centre, step, quiet=quiet)
+        best, last = _without(_tighter(best, finer), _jumps(last, finer)), finer
     return best
+
+
+def _jumps(wide: Slopes, narrow: Slopes) -> Tensor:
+    """Where one-sided differences grow as fast as the step shrinks: forward jumps at the point itself, be it by ever so little."""
+    before, after = wide.high - wide.low, narrow.high - narrow.low
+    return (before > 0) & (after > _SHRINK / 2 * before)
+
+
+def _without(found: Slopes, left_out: Tensor) -> Slopes:
+    found.measured = found.measured & ~left_out
+    return found
 
 
 def _shrinks(found: Slopes, evaluate: Vector, path: str, x: Tensor, direction: Tensor, centre: Tensor) -> bool:

@@ -563,3 +563,62 @@ class DividesByTransparency(Opacity):
 
 kills += [pb.case(DividesByTransparency, torch.rand(3, 4, dtype=torch.float64).requires_grad_())]
 spares += [pb.case(Opacity, torch.rand(3, 4, dtype=torch.float64).requires_grad_())]
+
+
+class PowerWeights(torch.autograd.Function):
+    """Weights of a power above a threshold that halving finds; below a power of 1 no threshold exists, and forward gives something else."""
+
+    @staticmethod
+    def forward(ctx, scores, power):
+        ctx.power = power
+        lifted = scores * (power - 1)
+        low = lifted.amax(-1, keepdim=True) - 1
+        step = torch.ones_like(low)
+        for _ in range(60):
+            step = step / 2
+            middle = low + step
+            enough = ((lifted - middle).clamp(min=0) ** (1 / (power - 1))).sum(-1, keepdim=True) >= 1
+            low = torch.where(enough, middle, low)
+        weights = (lifted - low).clamp(min=0) ** (1 / (power - 1))
+        weights = weights / weights.sum(-1, keepdim=True)
+        ctx.save_for_backward(weights)
+        return weights
+
+    @staticmethod
+    def backward(ctx, dy):
+        (weights,) = ctx.saved_tensors
+        slope = torch.where(weights > 0, weights ** (2 - ctx.power), 0.0)
+        return slope * (dy - (dy * slope).sum(-1, keepdim=True) / slope.sum(-1, keepdim=True)), None
+
+
+class ScalesByMagnitude(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, factor):
+        ctx.factor = factor
+        return factor * x
+
+    @staticmethod
+    def backward(ctx, dy):
+        return abs(ctx.factor) * dy, None
+
+
+class RoundsInSteps(torch.autograd.Function):
+    """In few digits some entries lie exactly half-way between two steps."""
+
+    @staticmethod
+    def forward(ctx, x, step):
+        ctx.save_for_backward(x)
+        return torch.clamp(torch.round(x / step) * step, -1, 1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return dy * (x.abs() <= 1), None
+
+
+kills.append(pb.case(ScalesByMagnitude, x(3, 4), 0.5))
+spares += [
+    pb.case(PowerWeights, x(3, 4), 1.5),
+    pb.case(RoundsInSteps, x(8, 64, dtype=torch.bfloat16), 0.01),
+    pb.case(RoundsInSteps, x(8, 64, dtype=torch.float16), 0.01),
+]

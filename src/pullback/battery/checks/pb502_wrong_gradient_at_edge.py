@@ -15,6 +15,7 @@ from torch import Tensor
 from ...report.finding import Evidence, Finding, Severity
 from .. import tolerance
 from ..base import Check, Skipped
+from ..breaks import breaks_on_the_way
 from ..contents import other_contents, severity_of
 from ..edges import Edge, failures, gradient_pair
 from ..evaluate import Evaluator, UserCodeError
@@ -22,6 +23,7 @@ from ..locate import locate_at, trusted_eager
 from ..probe import Probe
 from ..special import index_points, points_beside, special_points
 from ..truth import eager
+from ..value import InputVerdict
 from ..variants import other_numbers
 from ..words import gradient_name, told_apart
 
@@ -40,12 +42,14 @@ class Place:
         evaluator: The call.
         own: The input whose values were changed; empty where something else was.
         severity: How bad a wrong gradient is there.
+        number: The number among the arguments that was changed; empty where something else was.
     """
 
     where: str
     evaluator: Evaluator
     own: str = ""
     severity: Severity = "error"
+    number: str = ""
 
 
 class WrongGradientAtEdge(Check):
@@ -71,8 +75,9 @@ class WrongGradientAtEdge(Check):
         Compute the gradient without dividing by what may be zero, or treat that value by itself.
 
     Limits:
-        A NaN that autograd of the forward gives as well is a note, and so are another choice than autograd's at a kink and a
-        gradient that is off by less than 1e-5 of itself at special values of its own input.
+        A NaN that autograd of the forward gives as well is a note, and so are another choice than autograd's at a kink, a gradient that is off by
+        less than 1e-5 of itself at special values of its own input, and one that turns wrong, as a number changes, where forward itself breaks
+        (jumps, has a pole, refuses): values beyond are outside of what the formula is for.
     """
 
     code = "PB502"
@@ -151,6 +156,8 @@ class WrongGradientAtEdge(Check):
         what = "returns NaN" if edge.kind == "nan" else "returns a wrong gradient"
         share = v.error / max(abs(v.got), abs(v.low), abs(v.high)) if v.error > 0 else math.inf
         regularised = place.own == v.path and share < REGULARISED
+        if place.number and breaks_on_the_way(probe.exact, place.evaluator, place.number, v.path, probe.settings.seed):
+            return self._behind_a_break(probe, place, v, evidence)
         return self.finding(
             probe,
             f"{name} {what} for {v.path}, at {where}",
@@ -163,6 +170,18 @@ class WrongGradientAtEdge(Check):
             fix="Nothing, if it is exact enough for you."
             if regularised
             else f"Compute {gradient_name(v.path)} at this value as the limit that forward has there.",
+            path=v.path,
+        )
+
+    def _behind_a_break(self, probe: Probe, place: Place, v: InputVerdict, evidence: list[Evidence]) -> Finding:
+        used = dict(probe.exact.named)[place.number]
+        return self.finding(
+            probe,
+            f"{probe.backward_name} returns a wrong gradient for {v.path}, at {place.where}, behind a break of forward",
+            severity="note",
+            evidence=evidence,
+            cause=f"on the way there from {place.number}={used!r} the gradient is right up to where forward itself jumps, has a pole or refuses",
+            fix=f"Nothing, if such values of {place.number} are never meant; else refuse them in forward.",
             path=v.path,
         )
 
@@ -191,10 +210,10 @@ def _places(probe: Probe) -> Iterator[Place]:
         evaluator = _lean(exact, exact.variant({point.path: point.value}))
         yield Place(f"{point.path} with {point.name}", evaluator, point.path, "error" if point.meant else "warning")
     for variant in other_numbers(probe):
-        yield Place(variant.name, _lean(exact, variant.evaluator))
+        yield Place(variant.name, _lean(exact, variant.evaluator), number=variant.path)
         for point in points_beside(variant.evaluator, variant.path):
             evaluator = _lean(exact, variant.evaluator.variant({point.path: point.value}))
-            yield Place(f"{variant.name} and {point.path} with {point.name}", evaluator)
+            yield Place(f"{variant.name} and {point.path} with {point.name}", evaluator, number=variant.path)
 
 
 def _source(probe: Probe) -> str:

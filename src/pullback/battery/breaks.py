@@ -1,0 +1,99 @@
+"""Numbers behind a place where forward itself breaks: a pole, a jump, a value that it refuses. What a formula says beyond it was never promised."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+
+import torch
+from torch import Tensor
+
+from . import numeric
+from .evaluate import Evaluator, UserCodeError
+from .value import ValueTest
+
+BISECTIONS = 10
+MARGIN = 4
+"""How many times the last bisected stretch the search for a break reaches to either side: next to a pole digits are lost before it is met."""
+DECIMALS = 8
+BESIDE, APART = 1e-6, 1e-3
+"""A number stands apart where forward changes by the second part of itself within the first distance."""
+STEPS = 16
+HALVINGS = 40
+LASTS = 0.25
+"""What is left of a change when its stretch has been halved again and again: all of it at a jump, more at a pole, nothing where forward is smooth."""
+
+
+def breaks_on_the_way(base: Evaluator, there: Evaluator, name: str, path: str, seed: int) -> bool:
+    """Return whether forward breaks about where the gradient of an input turns wrong, as one number goes from its value in a call to another.
+
+    Args:
+        base: The call at whose number the gradient is right.
+        there: The call with the other number, where it is wrong.
+        name: The number's name.
+        path: The input.
+        seed: Chooses directions and cotangents.
+    """
+    start, end = dict(base.named)[name], dict(there.named)[name]
+    if not all(isinstance(n, (int, float)) and not isinstance(n, bool) for n in (start, end)):
+        return False
+
+    def at(part: float) -> Evaluator:
+        return there if part == 1 else there.variant({name: start + part * (end - start)})
+
+    right, wrong = 0.0, 1.0
+    try:
+        for _ in range(BISECTIONS):
+            middle = (right + wrong) / 2
+            if ValueTest(at(middle), seed=seed).careful(path).ok:
+                right = middle
+            else:
+                wrong = middle
+        reach = MARGIN * (wrong - right)
+        near, far = max(0.0, right - reach), min(1.0, wrong + reach)
+        singular = _plainest(*sorted(start + part * (end - start) for part in (near, far)))
+        return _stands_apart(there, name, singular) or _breaks(lambda part: numeric.flat(at(part).values()), near, far)
+    except UserCodeError:
+        return isinstance(start, float)
+    except (RuntimeError, StopIteration):
+        return False
+
+
+def _plainest(low: float, high: float) -> float:
+    """The number of the fewest decimals between two others."""
+    middle = (low + high) / 2
+    return next((c for digits in range(DECIMALS) if low <= (c := round(middle, digits)) <= high), middle)
+
+
+def _stands_apart(call: Evaluator, name: str, number: float) -> bool:
+    """Whether forward refuses one number, gives no finite result, or another than beside it."""
+    try:
+        here = numeric.flat(call.variant({name: number}).values())
+    except UserCodeError:
+        return True
+    if not bool(torch.isfinite(here).all()):
+        return True
+    beside = [numeric.flat(call.variant({name: number + sign * BESIDE}).values()) for sign in (1, -1)]
+    return all(v.shape != here.shape or not float((v - here).abs().max()) <= APART * numeric.scale_of(here) for v in beside)
+
+
+def _breaks(outputs_at: Callable[[float], Tensor], low: float, high: float) -> bool:
+    """Whether outputs jump, grow beyond all bounds or are no numbers somewhere between two points."""
+    points = [low + (high - low) * k / STEPS for k in range(STEPS)] + [high]
+    values = [outputs_at(point) for point in points]
+    if any(v.shape != values[0].shape or not bool(torch.isfinite(v).all()) for v in values):
+        return True
+    changes = torch.stack([(b - a).abs() for a, b in pairwise(values)])
+    step, element = divmod(int(changes.argmax()), changes.shape[1])
+    before = float(changes[step, element])
+    left, first, right, last = points[step], values[step][element], points[step + 1], values[step + 1][element]
+    for _ in range(HALVINGS):
+        middle = (left + right) / 2
+        between = outputs_at(middle)[element]
+        if not bool(torch.isfinite(between)):
+            return True
+        if (between - first).abs() >= (last - between).abs():
+            right, last = middle, between
+        else:
+            left, first = middle, between
+    return before > 0 and float((last - first).abs()) > LASTS * before
