@@ -1,13 +1,17 @@
 """Ops of torch.library are checked as they are called, and spoken of as their authors wrote them."""
 
 import importlib.util
+import re
 import sys
 
 import pytest
 import torch
 
 import pullback as pb
+from pullback.battery.contract import contract
 from pullback.battery.discover import defined_in
+from pullback.battery.written import importable
+from pullback.declare import Declaration
 
 SOURCE = """
 import torch
@@ -166,3 +170,15 @@ def test_an_op_without_python_code_of_its_own():
         assert found["PB501"].location.line == backward.__code__.co_firstlineno
     finally:
         library._destroy()
+
+
+def test_the_contract_says_what_is_kept_and_offered(module):
+    text = contract("scaled", [pb.case(module.multiply, torch.ones(2, 3), torch.ones(2, 3))], Declaration())
+    assert "`x`, an argument | save_for_backward | float32[2, 3]" in re.sub(" +", " ", text)
+    assert "by the rule given to register_vmap" in text
+    assert "pytorch#179652" in text
+
+
+def test_it_is_imported_by_the_name_that_the_module_gives_it(module):
+    assert importable(module.multiply) == (module.__name__, "_scaled")
+    assert importable(module.cube) == (module.__name__, "cube")

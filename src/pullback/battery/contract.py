@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from ..capture.case import Case
+from ..capture.library import op_behind, stand_in
 from ..declare import Declaration
 from ..report.clean import clean
 from ..trees import leaves
@@ -107,7 +108,7 @@ def _kept(probe: Probe) -> Iterator[str]:
 
 
 def _node(probe: Probe, outcome: Outcome) -> Any:
-    if not probe.target.direct or probe.function is None:
+    if probe.target.described is None or probe.function is None:
         return None
     nodes = (y.grad_fn for y in outcome.live)
     return next((node for node in nodes if type(node).__name__ == f"{probe.function.__name__}Backward"), None)
@@ -145,17 +146,29 @@ def _declarations(declaration: Declaration) -> Iterator[str]:
 def _transforms(function: type[Function] | None) -> Iterator[str]:
     if function is None:
         return
+    yield "## Transforms offered"
+    yield ""
+    yield from table(("transform", "offered"), _offered(function))
+
+
+def _offered(function: type[Function]) -> list[tuple[str, str]]:
+    op = op_behind(function)
+    if op is not None:
+        no = "no: torch.library makes no rule for it"
+        return [
+            ("torch.func.grad, vjp, jacrev", no),
+            ("torch.vmap", "by the rule given to register_vmap" if op.vmap is not None else "one sample after the other: no rule is registered"),
+            ("forward mode (jvp)", f"{no}, and torch gives zeros without an error (pytorch#179652)"),
+            ("second derivatives", _second(stand_in(op))),
+        ]
     style = function.setup_context is not Function.setup_context
     vmap = getattr(function, "generate_vmap_rule", False) or function.vmap is not Function.vmap
-    rows = [
+    return [
         ("torch.func.grad, vjp, jacrev", "yes" if style else "no: there is no setup_context"),
         ("torch.vmap", "yes" if style and vmap else "no: neither generate_vmap_rule nor vmap" if style else "no: there is no setup_context"),
         ("forward mode (jvp)", "yes" if function.jvp is not Function.jvp else "no: there is no jvp"),
         ("second derivatives", _second(function)),
     ]
-    yield "## Transforms offered"
-    yield ""
-    yield from table(("transform", "offered"), rows)
 
 
 def _second(function: type[Function]) -> str:

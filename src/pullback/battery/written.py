@@ -21,6 +21,7 @@ from torch import Tensor
 from .. import __version__
 from ..capture.calls import resolve_target
 from ..capture.case import Case
+from ..capture.library import library_op, stand_in
 from ..declare import KEYS, Declaration, declaration_of
 from .discover import CASES, Loaded, Subject
 
@@ -36,8 +37,10 @@ class Inexpressible(Exception):
 
 
 def importable(value: Any) -> tuple[str, str] | None:
-    """Return module and qualified name by which a class or function can be imported, or None."""
-    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    """Return module and qualified name by which a class, a function or an op of torch.library can be imported, or None."""
+    op = library_op(value)
+    named = value if op is None else stand_in(op)
+    module, name = getattr(named, "__module__", None), getattr(named, "__qualname__", None)
     if not isinstance(module, str) or not isinstance(name, str) or module == "__main__":
         return None
     found: Any = sys.modules.get(module)
