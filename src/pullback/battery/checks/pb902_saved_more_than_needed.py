@@ -6,10 +6,12 @@ from collections.abc import Iterator
 
 from torch import Tensor
 
+from ...capture.calls import forward_names, positional_names
 from ...report.finding import Evidence, Finding
 from ..base import Check
-from ..keeping import owner, shown
+from ..keeping import observe, owner, shown
 from ..probe import Probe
+from ..tensors import differentiable
 from ..unneeded import size, unneeded
 from ..words import listed
 
@@ -63,6 +65,12 @@ class SavedMoreThanNeeded(Check):
 
 
 def _frozen(probe: Probe) -> list[str]:
-    """Return the floating tensor arguments that do not require grad where others do."""
-    tensors = [(name, t) for name, t in probe.native.named if isinstance(t, Tensor) and (t.is_floating_point() or t.is_complex())]
-    return [name for name, t in tensors if not t.requires_grad] if any(t.requires_grad for _, t in tensors) else []
+    """Return the floating tensor arguments of the Function that do not require grad where others do, also in a call that a module makes."""
+    found: dict[str, None] = {}
+    for call in observe(probe)[1]:
+        names = positional_names(forward_names(call.function), len(call.arguments))
+        named = zip(names, call.arguments, call.context.needs_input_grad, strict=False)
+        tensors = [(name, needed) for name, t, needed in named if isinstance(t, Tensor) and differentiable(t)]
+        if any(needed for _, needed in tensors):
+            found |= dict.fromkeys(name for name, needed in tensors if not needed)
+    return list(found)
