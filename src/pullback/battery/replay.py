@@ -215,6 +215,14 @@ def _negative(t: Tensor) -> Tensor:
     return torch.full_like(t, -1e4) if differentiable(t) else _zeros(t)
 
 
+def _no(t: Tensor) -> Tensor:
+    return torch.zeros_like(t) if differentiable(t) else t
+
+
+def _yes(t: Tensor) -> Tensor:
+    return torch.ones_like(t) if differentiable(t) else t
+
+
 def _reversed(t: Tensor) -> Tensor:
     """The same values in another order: indices stay in range. A mask is inverted."""
     if t.dtype is torch.bool:
@@ -226,5 +234,5 @@ def _zeros(t: Tensor) -> Tensor:
     return torch.zeros_like(t) if t.dtype is not torch.bool and t.numel() and bool((t >= 0).all()) else t
 
 
-POISONS = (_nan, _large, _negative, _reversed)
-"""Other values for a kept tensor. Integers may be indices into memory, so they are only permuted or zeroed."""
+POISONS = (_nan, _large, _negative, _reversed, _no, _yes)
+"""Other values for a kept tensor: also the numbers that code compares with. Integers may be indices into memory: they are only permuted or zeroed."""

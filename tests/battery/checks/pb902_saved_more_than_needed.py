@@ -71,6 +71,20 @@ class KeepsSign(torch.autograd.Function):
         return dy * x.sign()
 
 
+class AsksWhichLabel(torch.autograd.Function):
+    """The labels are numbers of which only one counts; a random tensor holds none of it."""
+
+    @staticmethod
+    def forward(ctx, x, target):
+        ctx.save_for_backward(target)
+        return torch.where(target == 1, x, 2 * x)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (target,) = ctx.saved_tensors
+        return torch.where(target == 1, dy, 2 * dy), None
+
+
 class Gathers(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, index):
@@ -89,4 +103,10 @@ def x(*shape):
 
 
 kills = [pb.case(ForShape, x(3, 4)), pb.case(ForDtype, x(3, 4), x(4)), pb.case(IsThere, x(3, 4), x(4))]
-spares = [pb.case(KeepsShape, x(3, 4)), pb.case(KeepsSign, x(3, 4)), pb.case(Gathers, x(4, 2), torch.tensor([0, 3, 3])), pb.case(IsThere, x(3, 4))]
+spares = [
+    pb.case(AsksWhichLabel, x(3, 4), torch.randn(3, 4, dtype=torch.float64)),
+    pb.case(KeepsShape, x(3, 4)),
+    pb.case(KeepsSign, x(3, 4)),
+    pb.case(Gathers, x(4, 2), torch.tensor([0, 3, 3])),
+    pb.case(IsThere, x(3, 4)),
+]
