@@ -146,3 +146,85 @@ def test_a_gradient_injected_past_a_constant_loss_is_deliberate():
     latent = torch.linspace(-1, 1, 7, dtype=torch.float64, requires_grad=True)
     report = pb.check(Injected, (latent, torch.linspace(2, 3, 7, dtype=torch.float64)), select=["PB501", "PB503", "PB512"])
     assert {f.code for f in report.findings} == {"PB512"}
+
+
+def clamp_passing(name, doc=None, factor=1.0):
+    return type(
+        name,
+        (torch.autograd.Function,),
+        {
+            "__doc__": doc,
+            "forward": staticmethod(lambda ctx, v: v.clamp(-0.5, 0.5)),
+            "backward": staticmethod(lambda ctx, dy: factor * dy),
+        },
+    )
+
+
+@pytest.mark.parametrize(("name", "doc"), [("ClampSTE", None), ("SteClampFn", None), ("Clips", "A straight-through clamp.")])
+def test_what_calls_itself_straight_through_is_deliberate(name, doc):
+    probe = Probe(pb.case(clamp_passing(name, doc), inputs([(7,)], (1.0, 0.0), 3)[0]))
+    assert "straight-through" in probe.deliberate(next(iter(probe.value.inputs)))
+
+
+@pytest.mark.parametrize(("name", "factor"), [("ClampStep", 1.0), ("System", 1.0), ("ClampSTE", 2.0)])
+def test_a_clamp_that_passes_everything_is_a_fault_otherwise(name, factor):
+    probe = Probe(pb.case(clamp_passing(name, factor=factor), inputs([(7,)], (1.0, 0.0), 3)[0]))
+    (wrong,) = probe.value.wrong
+    assert not probe.deliberate(wrong.path)
+
+
+def test_a_draw_of_zeros_and_ones_is_a_step_although_forward_refuses_far_values():
+    class Draws(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, p):
+            return torch.bernoulli(p)
+
+        @staticmethod
+        def backward(ctx, dy):
+            return dy
+
+    p = torch.rand(12, dtype=torch.float64, generator=torch.Generator().manual_seed(4)).requires_grad_()
+    assert "piecewise constant" in Probe(pb.case(Draws, p)).deliberate("p")
+
+
+class Samples(torch.autograd.Function):
+    """Backward draws one entry of each row: the softmax on average."""
+
+    @staticmethod
+    def forward(ctx, v):
+        ctx.save_for_backward(v)
+        return v.logsumexp(-1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (v,) = ctx.saved_tensors
+        drawn = torch.multinomial(v.softmax(-1), 1)
+        return dy[..., None] * torch.zeros_like(v).scatter(-1, drawn, 1.0)
+
+
+class SamplesBesides(Samples):
+    """Backward draws as well, and is off."""
+
+    @staticmethod
+    def backward(ctx, dy):
+        return Samples.backward(ctx, dy) + 0.5 * dy[..., None]
+
+
+def rows():
+    return torch.randn(3, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(2)).requires_grad_()
+
+
+def test_a_gradient_that_is_right_on_average_is_deliberate():
+    assert "right on average" in Probe(pb.case(Samples, rows())).deliberate("v")
+
+
+def test_drawing_random_numbers_excuses_nothing_else():
+    probe = Probe(pb.case(SamplesBesides, rows()))
+    assert [v.path for v in probe.value.wrong] == ["v"]
+    assert not probe.deliberate("v")
+
+
+def test_a_docstring_may_say_that_backward_is_another_map():
+    relevance = clamp_passing("Clip", "The LRP rule of a clamp.", factor=0.5)
+    probe = Probe(pb.case(relevance, inputs([(7,)], (1.0, 0.0), 3)[0]))
+    assert "'LRP'" in probe.deliberate(probe.value.wrong[0].path)

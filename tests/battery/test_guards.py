@@ -173,3 +173,62 @@ def test_jumps_of_eigenvectors_make_no_surrogate():
     draw = torch.randn(4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     report = run_case(pb.case(Eigen, (draw + draw.mT).requires_grad_()))
     assert not [f for f in report.findings if f.code == "PB512" or f.severity == "error"], str(report)
+
+
+class Fits(torch.autograd.Function):
+    """Backward takes `slope` for the derivative of `fn`."""
+
+    @staticmethod
+    def forward(ctx, x, fn, slope):
+        ctx.save_for_backward(x)
+        ctx.slope = slope
+        return fn(x)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return ctx.slope(x) * dy, None, None
+
+
+class Filters(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, fn):
+        ctx.fn = fn
+        return x.clone()
+
+    @staticmethod
+    def backward(ctx, dy):
+        return ctx.fn(dy), None
+
+
+class Constant(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, y):
+        return x.detach().new_ones(4)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return 2 * dy, 3 * dy
+
+
+def test_invented_callables_that_have_to_fit_together_are_no_warning():
+    x = tensors()[0]
+    (finding,) = found(searched(Fits, x, torch.sin, torch.tanh, invented=("fn", "slope")))
+    assert finding.severity == "note"
+    assert "`fn` and `slope`" in finding.cause
+    (given,) = found(pb.case(Fits, x, torch.sin, torch.tanh))
+    assert given.severity == "error"
+    assert not found(pb.case(Fits, x, torch.sin, torch.cos))
+
+
+def test_what_an_invented_callable_does_with_grad_output_is_its_own():
+    x = tensors()[0]
+    severities = {f.severity for f in run_case(searched(Filters, x, torch.tanh, invented=("fn",))).findings if f.code == "PB503"}
+    assert severities == {"note"}
+    assert {f.severity for f in run_case(pb.case(Filters, x, torch.tanh)).findings if f.code == "PB503"} - {"note"}
+
+
+def test_where_no_input_counts_nothing_was_measured():
+    vectors = torch.randn(2, 4, dtype=torch.float64)
+    args = [v.clone().requires_grad_() for v in vectors]
+    assert {f.severity for f in found(searched(Constant, *args))} <= {"note"}

@@ -20,6 +20,8 @@ from .tensors import differentiable
 from .truth import eager
 
 _IGNORED = re.compile(r"ignore|pad|void|mask", re.IGNORECASE)
+_MASK = re.compile(r"mask|valid|keep|select|hot|label|target|active|visible|exist|where|drop", re.IGNORECASE)
+_TIMES = re.compile(r"(^|\.)(t|ts|times?|t_?span|time_?points|grid_?points)$", re.IGNORECASE)
 _POSITIVE = re.compile(
     r"scale|sigma|std|var|prob|norm|dist|radi|temp|eps|mask|count|len|size|width|cov|prec|time|dt|delta|decay|rate|cos|sin|freq", re.IGNORECASE
 )
@@ -90,8 +92,18 @@ def repeats_only(content: Content, got: Tensor, expected: Tensor, slack: float) 
 
 
 def _of_numbers(leaf: Leaf) -> Iterator[Content]:
-    """Zeros and the other sign, where all entries have one sign; not for masks, probabilities, and what the name says is positive."""
+    """Zeros and the other sign, where all entries have one sign; not for masks, probabilities, and what the name says is positive.
+
+    Entries that are all 0, or all 1, hide what is multiplied by them: they get other values, a warning. So does a course of time that runs back.
+    """
     t = leaf.template.detach()
+    if _TIMES.search(leaf.path) and t.dim() == 1 and t.numel() > 2 and bool((t.diff() > 0).all()):
+        yield Content(leaf.path, "its entries in reverse", t.flip(0), f"{leaf.path} increases")
+    neutral = next((n for n in (0, 1) if bool((t == n).all())), None)
+    if neutral is not None and not _MASK.search(leaf.path):
+        value = torch.full_like(t, 0.7, memory_format=torch.contiguous_format).reshape(-1)
+        value[::2] = 1.3
+        yield Content(leaf.path, f"entries other than {neutral}", value.reshape(t.shape), f"every entry of {leaf.path} is {neutral}")
     if bool(((t == 0) | (t == 1)).all()) or not bool((t > 0).all() or (t < 0).all()) or _POSITIVE.search(leaf.path):
         return
     if t.dim() and t.shape[-1] > 1 and torch.allclose(t.sum(-1), torch.ones_like(t.sum(-1))):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
@@ -12,12 +13,20 @@ from torch import Tensor
 from . import numeric
 from .evaluate import Evaluator, Leaf, UserCodeError
 from .special import numbers_among
-from .tensors import differentiable
+from .tensors import copy_tensor, differentiable
 from .value import InputVerdict, spread
 
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[A-Z]")
+_STRAIGHT_THROUGH = re.compile(r"\bstraight[- ]through\b|\bSTE\b", re.IGNORECASE)
+_ANOTHER_MAP = re.compile(
+    r"\b(epsilon[- ]?LRP|LRP|(layer-?wise )?relevance|guided back-?propagation|gradient reversal|(surrogate|pseudo)[- ](gradient|derivative))s?\b",
+    re.IGNORECASE,
+)
 LARGE_MOVES = (0.5, 2.0, 8.0)
 STEPS = 16
 TRIES = 4
+DRAWS = 256
+STANDARD_ERRORS = 5
 SMALL_MOVE = 1e-4
 OTHERWISE = (-1.375, 1000.0)
 """Multiples of an input at which it is returned unchanged too, where forward is the identity."""
@@ -55,6 +64,12 @@ def deliberate_inputs(evaluator: Evaluator, wrong: Sequence[InputVerdict], seed:
             found[verdict.path] = (
                 f"forward jumps as {verdict.path} moves (a rounding, sign or comparison); backward is not the derivative between jumps"
             )
+        elif _straight_through_by_name(evaluator, verdict.path, seed):
+            found[verdict.path] = "the Function calls itself straight-through, and backward hands grad_output on as it is, or zero"
+        elif word := _says_another_map(evaluator):
+            found[verdict.path] = f"its docstring speaks of {word!r}: backward is meant to be another map than the derivative"
+        elif _right_on_average(evaluator, verdict.path, template, seed):
+            found[verdict.path] = "backward draws random numbers, and its gradient is right on average"
     constant = not any(verdict.moves for verdict in wrong) and len(found) < len(wrong) and _constant(evaluator, seed)
     stepped = any("piecewise" in reason or "jumps" in reason for reason in found.values())
     for verdict in wrong:
@@ -65,6 +80,58 @@ def deliberate_inputs(evaluator: Evaluator, wrong: Sequence[InputVerdict], seed:
         elif returned and not verdict.moves:
             found.setdefault(verdict.path, "forward returns another input unchanged and ignores this one: its gradient is injected")
     return found
+
+
+def _straight_through_by_name(evaluator: Evaluator, path: str, seed: int) -> bool:
+    """Whether the Function's name or docstring says straight-through (or STE), and each entry of the gradient is grad_output's or zero."""
+    function = evaluator.target.described
+    if function is None or not (_says_straight_through(function.__name__) or _STRAIGHT_THROUGH.search(function.__doc__ or "")):
+        return False
+    generator = torch.Generator().manual_seed(seed + 0x57E)
+    outcome = evaluator.forward()
+    cotangents = [spread(y.shape, y.is_complex(), generator).to(y).abs() for y in outcome.live]
+    gradients = evaluator.vjp(outcome, cotangents)
+    gradient = next(g for leaf, g in zip(evaluator.wanted, gradients, strict=True) if leaf.path == path)
+    return gradient is not None and any(c.shape == gradient.shape and bool(((gradient == c) | (gradient == 0)).all()) for c in cotangents)
+
+
+def _says_another_map(evaluator: Evaluator) -> str:
+    """The words with which a Function's docstring says that backward computes no derivative; empty where it says nothing of the kind."""
+    function = evaluator.target.described
+    found = _ANOTHER_MAP.search((function.__doc__ if function is not None else "") or "")
+    return found.group() if found else ""
+
+
+def _right_on_average(evaluator: Evaluator, path: str, template: Tensor, seed: int) -> bool:
+    """Whether backward draws random numbers, and the mean of its gradients agrees with a difference quotient, along several directions."""
+    generator = torch.Generator().manual_seed(seed + 0xA7E)
+    index = next(i for i, leaf in enumerate(evaluator.wanted) if leaf.path == path)
+    cotangents = [spread(y.shape, y.is_complex(), generator).to(y) for y in evaluator.forward().live]
+    draws: list[Tensor] = []
+    try:
+        for k in range(DRAWS):
+            gradient = evaluator.vjp(evaluator.forward(), [copy_tensor(c) for c in cotangents], seed=seed + k)[index]
+            if gradient is None or (k == 1 and torch.equal(gradient, draws[0])):
+                return False
+            draws.append(gradient)
+        return all(_agrees(evaluator, path, template, cotangents, torch.stack(draws), generator) for _ in range(TRIES))
+    except UserCodeError:
+        return False
+
+
+def _agrees(evaluator: Evaluator, path: str, x: Tensor, cotangents: list[Tensor], draws: Tensor, generator: torch.Generator) -> bool:
+    direction = spread(x.shape, x.is_complex(), generator).to(x)
+    step = SMALL_MOVE * numeric.scale_of(x)
+    there, back = (numeric.flat([y.detach() for y in evaluator.forward(values={path: x + sign * step * direction}).live]) for sign in (1, -1))
+    expected = float(numeric.flat(cotangents) @ (there - back)) / (2 * step)
+    along = torch.stack([numeric.flat([g]) for g in draws]) @ numeric.flat([direction])
+    error = float(along.std()) / len(draws) ** 0.5
+    return abs(float(along.mean()) - expected) <= STANDARD_ERRORS * error + SMALL_MOVE * abs(expected)
+
+
+def _says_straight_through(name: str) -> bool:
+    words = [word.lower() for word in _WORDS.findall(name)]
+    return "ste" in words or ("straight", "through") in pairwise(words)
 
 
 def _constant(evaluator: Evaluator, seed: int) -> bool:
@@ -203,12 +270,19 @@ def _steps(evaluator: Evaluator, path: str, template: Tensor, seed: int) -> bool
         here = evaluator.values()
         for size in (factor * scale for scale in scales for factor in LARGE_MOVES):
             move = size * spread(template.shape, template.is_complex(), generator).to(template.dtype)
-            there = evaluator.values({path: template + move})
-            if _differ(here, there):
+            if _differ(here, _values_or_none(evaluator, path, template + move) or here):
                 return True
         return any(_differ(here, evaluator.values({path: template.masked_fill(zero, 0.0)})) for zero in _zeroed(template))
     except UserCodeError:
         return False
+
+
+def _values_or_none(evaluator: Evaluator, path: str, value: Tensor) -> list[Tensor] | None:
+    """The outputs at another value of an input; None where forward refuses it, as it does a probability above 1."""
+    try:
+        return evaluator.values({path: value})
+    except UserCodeError:
+        return None
 
 
 def _zeroed(template: Tensor) -> Iterator[Tensor]:

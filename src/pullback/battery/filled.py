@@ -13,6 +13,7 @@ from .evaluate import Evaluator, UserCodeError
 from .search.evidence import Evidence, float_values, specs_of_kind
 from .search.specs import Slot, Spec, build
 from .tensors import differentiable
+from .variants import STEPS
 
 KINDS = ("float", "int", "str", "mask", "tensor", "bool")
 """What may be put in the place of None; index tensors, groups, objects and callables belong to contents that nobody can guess."""
@@ -29,15 +30,19 @@ def other_defaults(slot: Slot) -> list[Any]:
     if isinstance(value, bool):
         return [not value]
     if isinstance(value, int):
-        return [n for n in (2, 3) if n != value] if _COUNT.search(slot.name) and value > 0 else []
+        return [n for n in (2, 3) if n != value] if _COUNT.search(slot.name) and not STEPS.search(slot.name) and value > 0 else []
     return []
 
 
 def other_float(slot: Slot, evidence: Evidence) -> list[float]:
-    """Return one lively number for a parameter that is a float by default, other than the default."""
+    """Return lively numbers for a parameter that is a float by default: one near the default, unless that is 0 or 1, and one far from it.
+
+    A domain may be narrow: an exponent, say, that must exceed 1.
+    """
     if not isinstance(slot.default, float) or _PLACE.search(slot.name):
         return []
-    return [v for v in float_values(evidence.traits[slot.name]) if v != slot.default and v not in (0.0, 1.0, -1.0)][:1]
+    lively = [v for v in float_values(evidence.traits[slot.name]) if v != slot.default and v not in (0.0, 1.0, -1.0)][:1]
+    return lively if slot.default in (0.0, 1.0, -1.0) else [1.25 * slot.default, *lively]
 
 
 def in_place_of_none(evaluator: Evaluator, slot: Slot, evidence: Evidence, before: Sequence[Any] | None) -> Iterator[tuple[Any, Evaluator]]:

@@ -29,9 +29,11 @@ def guarded(probe: Probe, finding: Finding) -> Finding:
     """Return `finding` as it may be reported: an error about a value is a warning at most where the inputs may be to blame.
 
     Given and recorded inputs are taken at their word; a symmetric matrix of which forward reads one triangle is meant to be symmetric. On searched
-    inputs an invented callable, module or object makes a value finding a warning; so do a loop of too few steps and a domain of one argument
-    (non-negative, 0/1, rows that sum to one, symmetric, …) inside which the gradient is right.
+    inputs what the search itself may have brought about is a note; an invented callable, module or object makes a value finding a warning, and so do
+    a loop of too few steps and a domain of one argument (non-negative, 0/1, rows that sum to one, symmetric, …) inside which the gradient is right.
     """
+    if finding.code in DEPENDENT_CODES and finding.severity != "note" and (why := _up_to_the_search(probe, finding)):
+        return replace(finding, severity="note", certain=False, cause=why)
     if finding.code not in DEPENDENT_CODES or finding.severity != "error":
         return finding
     place = finding.attachments.get("input")
@@ -70,6 +72,25 @@ def guarded(probe: Probe, finding: Finding) -> Finding:
     if contract is None:
         return finding
     return replace(finding, severity="warning", certain=False, cause=f"right if {contract}: is that the contract?")
+
+
+def _up_to_the_search(probe: Probe, finding: Finding) -> str:
+    """Why a finding on searched inputs may be of the search's own making, so that it is not even a warning; empty where it is not.
+
+    What an invented function does with grad_output is its own; several invented functions (one the inverse of the other, or its derivative) would
+    have to fit together; and where no input changes the outputs, nothing was measured.
+    """
+    if probe.case.origin != "searched":
+        return ""
+    names = " and ".join(f"`{name}`" for name in probe.case.invented)
+    if finding.code == "PB503" and names:
+        return f"the search made up {names}, through which grad_output may go"
+    if finding.code in VALUE_CODES and len(probe.case.invented) > 1:
+        return f"the search made up {names}, which have to fit together"
+    inputs = probe.value.inputs.values()
+    if finding.code == "PB501" and inputs and not any(v.moves for v in inputs):
+        return "no input changes what forward returns: its gradient is injected, or the search found nothing in which the inputs count"
+    return ""
 
 
 def _unsettled(probe: Probe) -> str:

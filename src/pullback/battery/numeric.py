@@ -90,23 +90,72 @@ def slopes(evaluate: Vector, path: str, x: Tensor, direction: Tensor, centre: Te
         centre: ``evaluate(None)``.
         known_noise: Relative noise that the forward has for sure, where it is known to work in fewer digits than its inputs have.
     """
-    scale = scale_of(x)
-    best = _stencil(evaluate, path, x, direction, centre, tolerance.BASE_STEP * scale)
-    quiet = best.relative_noise > 1e-12 and not known_noise and _shrinks(best, evaluate, path, x, direction, centre)
-    if quiet:
-        best = _stencil(evaluate, path, x, direction, centre, tolerance.BASE_STEP * scale, quiet=True)
-        best.relative_noise = 0.0
+    line = _Line(evaluate, path, x, direction, centre)
+    step = tolerance.BASE_STEP * line.scale
+    values, shared = line.values(step), _typical
+    best = _derived(values, shared)
+    if best.relative_noise > 1e-12 and not known_noise and _shrinks(best, line):
+        shared = _none
+        best = _derived(values, shared)
     coarse = max(best.relative_noise, tolerance.eps(x.dtype), known_noise)
     if coarse > 1e-12:
-        return _noisy(evaluate, path, x, direction, centre, max(known_noise, tolerance.eps(x.dtype) / 4), coarse)
-    step, last = tolerance.BASE_STEP * scale, best
+        return _noisy(line, max(known_noise, tolerance.eps(x.dtype) / 4), coarse)
+    last = best
     for _ in range(2):
         if _sharp(best):
             break
         step /= _SHRINK
-        finer = _stencil(evaluate, path, x, direction, centre, step, quiet=quiet)
+        finer = _derived(line.values(step), shared)
         best, last = _without(_tighter(best, finer), _jumps(last, finer)), finer
     return best
+
+
+@dataclass(frozen=True, slots=True)
+class _Values:
+    """The outputs at five places along a line, by how many steps away they are, and how far the input really moved for one step."""
+
+    f: Mapping[int, Tensor]
+    step: float
+    displacement: Tensor
+
+    @property
+    def wiggle(self) -> Tensor:
+        """What a polynomial of third degree leaves of them, as a standard deviation: rounding, a kink or a jump."""
+        f = self.f
+        return (f[-2] - 4 * f[-1] + 6 * f[0] - 4 * f[1] + f[2]).abs() / 70**0.5
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """An op along one direction of one input."""
+
+    evaluate: Vector
+    path: str
+    x: Tensor
+    direction: Tensor
+    centre: Tensor
+
+    @property
+    def scale(self) -> float:
+        return scale_of(self.x)
+
+    def values(self, step: float) -> _Values:
+        moved = {k: self.x + (k * step) * self.direction.to(self.x) for k in _STENCIL}
+        found = {k: self.evaluate({self.path: value}) for k, value in moved.items()}
+        return _Values({0: self.centre, **found}, step, central4({k: flat([moved[k]]) for k in _STENCIL}, step))
+
+
+Shared = Callable[[Tensor], Tensor]
+"""From what outputs leave of a polynomial, the rounding noise that all of them have at least."""
+
+
+def _typical(wiggle: Tensor) -> Tensor:
+    finite = wiggle[torch.isfinite(wiggle)]
+    return finite.median() if finite.numel() else torch.zeros(())
+
+
+def _none(wiggle: Tensor) -> Tensor:
+    return wiggle.new_zeros(())
 
 
 def _jumps(wide: Slopes, narrow: Slopes) -> Tensor:
@@ -120,17 +169,16 @@ def _without(found: Slopes, left_out: Tensor) -> Slopes:
     return found
 
 
-def _shrinks(found: Slopes, evaluate: Vector, path: str, x: Tensor, direction: Tensor, centre: Tensor) -> bool:
+def _shrinks(found: Slopes, line: _Line) -> bool:
     """Return whether what looks like noise shrinks with the step, as kinks in most outputs do and rounding does not."""
-    step = tolerance.BASE_STEP * scale_of(x)
-    smaller = _stencil(evaluate, path, x, direction, centre, step / 32)
-    return bool(smaller.noise.numel()) and float(smaller.noise.nanmedian()) / 32 < float(found.noise.nanmedian()) / 4
+    smaller = _derived(line.values(tolerance.BASE_STEP * line.scale / _SHRINK), _typical)
+    return bool(smaller.noise.numel()) and float(smaller.noise.nanmedian()) / _SHRINK < float(found.noise.nanmedian()) / 4
 
 
-def _noisy(evaluate: Vector, path: str, x: Tensor, direction: Tensor, centre: Tensor, known_noise: float, coarse: float) -> Slopes:
+def _noisy(line: _Line, known_noise: float, coarse: float) -> Slopes:
     """One wide stencil; its noise is the largest of three neighbouring ones, and elements with a kink inside it are left out."""
-    step = tolerance.noisy_step(coarse) * scale_of(x)
-    wide, *others = (_stencil(evaluate, path, x, direction, centre, factor * step, known_noise) for factor in (1.0, 0.9, 0.8))
+    step = tolerance.noisy_step(coarse) * line.scale
+    wide, *others = (_derived(line.values(factor * step), _typical, known_noise) for factor in (1.0, 0.9, 0.8))
     for other in others:
         wide.noise = torch.maximum(wide.noise, other.noise)
     wide.measured = wide.measured & ~wide.rough
@@ -160,26 +208,22 @@ def _tighter(a: Slopes, b: Slopes) -> Slopes:
     )
 
 
-def _stencil(
-    evaluate: Vector, path: str, x: Tensor, direction: Tensor, f0: Tensor, step: float, known_noise: float = 0.0, quiet: bool = False
-) -> Slopes:
-    moved = {k: x + (k * step) * direction.to(x) for k in _STENCIL}
-    f = {k: evaluate({path: value}) for k, value in moved.items()}
-    displacement = central4({k: flat([moved[k]]) for k in _STENCIL}, step)
+def _derived(values: _Values, shared: Shared, known_noise: float = 0.0) -> Slopes:
+    f, f0, step = values.f, values.f[0], values.step
     if any(v.shape != f0.shape for v in f.values()):
         none = torch.zeros_like(f0)
-        return Slopes(none, none, none, none, torch.zeros_like(f0, dtype=torch.bool), displacement, 0.0, torch.zeros_like(f0, dtype=torch.bool))
+        never = torch.zeros_like(f0, dtype=torch.bool)
+        return Slopes(none, none, none, none, never, values.displacement, 0.0, never)
     central = (f[1] - f[-1]) / (2 * step)
     fourth = central4(f, step)
     right = (-3 * f0 + 4 * f[1] - f[2]) / (2 * step)
     left = (3 * f0 - 4 * f[-1] + f[-2]) / (2 * step)
     truncation = (fourth - central).abs()
-    wiggle = (f[-2] - 4 * f[-1] + 6 * f0 - 4 * f[1] + f[2]).abs() / 70**0.5
+    wiggle = values.wiggle
     floor = max(tolerance.eps(torch.float64), known_noise) * f0.abs()
-    pooled = wiggle[torch.isfinite(wiggle)].median() if bool(torch.isfinite(wiggle).any()) else torch.zeros(())
-    pooled = torch.zeros_like(pooled) if quiet else pooled
+    pooled = shared(wiggle)
     sigma = torch.maximum(torch.maximum(floor, pooled), torch.minimum(wiggle, 4 * torch.maximum(pooled, floor)))
-    size = max(_largest(v) for v in (f0, *f.values()))
+    size = max(map(_largest, f.values()))
     noise = sigma / step
     kink = (right - left).abs() > 4 * (2 * truncation + 4 * noise)
     ahead, behind = (f[1] - f0) / step, (f0 - f[-1]) / step
@@ -193,7 +237,7 @@ def _stencil(
     rough = torch.maximum(unlike, third) > tolerance.ROUGH * steepest + tolerance.SIGMAS * noise
     finite = torch.isfinite(low) & torch.isfinite(high) & torch.isfinite(slack)
     jump = torch.maximum(high - low, slack) * step > size / 64
-    return Slopes(low, high, slack, noise, finite & ~jump, displacement, float(pooled) / size if size else 0.0, rough)
+    return Slopes(low, high, slack, noise, finite & ~jump, values.displacement, float(pooled) / size if size else 0.0, rough)
 
 
 def central4(f: Mapping[int, Tensor], step: float) -> Tensor:

@@ -54,7 +54,7 @@ class Trial:
         value: The worst input's verdict, where wrong.
         last_right: The nearest smaller size that was right, if one was tried.
         pairs: Whether odd sizes are wrong and even ones, that of the sample among them, right.
-        by_chance: Whether the crash is gone when only leading axes change: the sizes were equal by chance.
+        by_chance: Whether the crash is gone when only leading axes change, or a single one: the sizes were equal by chance.
         right: At how many others of six small sizes the gradient is right, where backward raises.
     """
 
@@ -146,9 +146,8 @@ class Sweep:
         if trial.verdict == "wrong" and symbol.size % 2 == 0 and trial.size % 2:
             even, odd = ([self._verdict(resizer, symbol, size) for size in sizes] for sizes in (EVEN, ODD))
             return replace(trial, pairs=all(v in ("right", "refused") for v in even) and all(v in ("wrong", "refused") for v in odd))
-        leading = tuple(axis for axis in symbol.axes if axis[1] == 0)
-        if trial.verdict == "crash" and symbol.batch and leading and leading != symbol.axes:
-            return replace(trial, by_chance=self._verdict(resizer, replace(symbol, axes=leading), trial.size) == "right")
+        if trial.verdict == "crash" and symbol.batch:
+            return replace(trial, by_chance=any(self._verdict(resizer, part, trial.size) == "right" for part in symbol.parts()))
         return trial
 
     def _verdict(self, resizer: Resizer, symbol: Symbol, size: int) -> Verdict:

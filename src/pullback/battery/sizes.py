@@ -21,6 +21,9 @@ _NO_SIZE = re.compile(
 )
 """Names of numbers that equal a size by chance: a convolution of stride 2048 takes minutes in bfloat16."""
 
+ALONE = 3
+"""How many of several equal axes are changed alone, to see whether they are equal by chance."""
+
 MAX_ELEMENTS = 2**18
 """How many elements one argument may get: 400 in each of four tied axes is 25 billion."""
 
@@ -56,6 +59,12 @@ class Symbol:
     def without_numbers(self) -> Symbol:
         """The same axes, with the numbers left as they are."""
         return replace(self, numbers=())
+
+    def parts(self) -> list[Symbol]:
+        """The symbol with some of its axes, which may be as long as the others by chance: the leading ones, and each of the first few alone."""
+        leading = tuple(axis for axis in self.axes if axis[1] == 0)
+        some = dict.fromkeys((leading, *((axis,) for axis in self.axes[:ALONE])))
+        return [replace(self, axes=axes) for axes in some if axes and axes != self.axes]
 
     def split(self) -> list[Symbol]:
         """One symbol for each axis, none of them joint."""

@@ -86,6 +86,39 @@ class ValueVerdict:
         return [v for v in self.inputs.values() if v.ok is False]
 
 
+@dataclass(slots=True)
+class _Seen:
+    """What difference quotients said about the gradient of one input so far.
+
+    Args:
+        moves: Whether the forward changes at all.
+        measured: Whether an output element had a measurable slope.
+        complete: Whether all had, but for those with a kink.
+        noise: Relative noise of the forward, the largest so far.
+        kinked: The largest share of output elements with a kink in the stencil, where the forward is noisy.
+        unseen: As in `InputVerdict`.
+        narrow: Whether every error so far is one of float32's digits.
+        worst: What is furthest beyond its tolerance.
+    """
+
+    moves: bool = False
+    measured: bool = False
+    complete: bool = True
+    noise: float = 0.0
+    kinked: float = 0.0
+    unseen: float = 0.0
+    narrow: bool = True
+    worst: InputVerdict | None = None
+
+    def note(self, found: numeric.Slopes) -> None:
+        self.noise = max(self.noise, found.relative_noise)
+        self.moves = self.moves or bool(((found.low != 0) | (found.high != 0))[found.measured].any())
+        if found.relative_noise > 1e-12 and found.rough.numel():
+            self.kinked = max(self.kinked, float(found.rough.double().mean()))
+        self.complete = self.complete and bool((found.measured | found.rough).all())
+        self.measured = self.measured or bool(found.measured.any())
+
+
 class ValueTest:
     """The value test of one call.
 
@@ -201,47 +234,46 @@ class ValueTest:
         index = next(i for i, leaf in enumerate(self.evaluator.wanted) if leaf.path == path)
         x = self.evaluator.wanted[index].template
         centre = self.evaluate()
-        none = all(row[index] is None for row in self.gradients)
-        worst: InputVerdict | None = None
-        narrow = True
-        moves = measured_any = False
-        complete = True
-        noise = kinked = unseen = 0.0
+        seen = _Seen()
         for _ in range(self.directions):
             direction = spread(x.shape, x.is_complex(), self.generator)
             found = numeric.slopes(self.evaluate, path, x, direction, centre, known_noise)
-            noise = max(noise, found.relative_noise)
-            moves = moves or bool(((found.low != 0) | (found.high != 0))[found.measured].any())
-            if found.relative_noise > 1e-12 and found.rough.numel():
-                kinked = max(kinked, float(found.rough.double().mean()))
-            complete = complete and bool((found.measured | found.rough).all())
-            if not bool(found.measured.any()):
-                continue
-            measured_any = True
-            for cotangent, gradient in self._pairs(found, index):
-                low, high, allowed = found.bounds(numeric.flat(cotangent))
-                got = float(_dot(gradient, found.displacement))
-                size = float(_norm(gradient, found.displacement))
-                allowed += (64 * tolerance.eps(x.dtype) + self.leave[1]) * size
-                if self.leave[0]:
-                    allowed += self.leave[0] * float(numeric.flat(cotangent).norm() * found.displacement.norm())
-                unseen = max(unseen, allowed / size) if noise > 1e-12 and size > 0 else unseen
-                candidate = InputVerdict(path, False, none, True, got, low, high, allowed, noise=noise)
-                if candidate.error <= allowed:
-                    continue
-                narrow = narrow and candidate.error <= allowed + tolerance.NARROW * size
-                if worst is None or candidate.excess > worst.excess:
-                    worst = candidate
-        if worst is not None and narrow and x.dtype in (torch.float64, torch.complex128) and narrow_inside(self.evaluator):
-            return InputVerdict(path, True, none, moves, noise=noise, narrow=True)
-        if worst is not None and kinked > tolerance.KINKED:
-            return InputVerdict(path, None, none, moves, reason="too many kinks for the step that the op's precision asks for", noise=noise)
+            seen.note(found)
+            if bool(found.measured.any()):
+                for cotangent, gradient in self._pairs(found, index):
+                    self._compare(seen, found, path, x, cotangent, gradient)
+        return self._concluded(seen, path, index, x)
+
+    def _compare(self, seen: _Seen, found: numeric.Slopes, path: str, x: Tensor, cotangent: list[Tensor], gradient: Tensor | None) -> None:
+        low, high, allowed = found.bounds(numeric.flat(cotangent))
+        got = float(_dot(gradient, found.displacement))
+        size = float(_norm(gradient, found.displacement))
+        allowed += (64 * tolerance.eps(x.dtype) + self.leave[1]) * size
+        if self.leave[0]:
+            allowed += self.leave[0] * float(numeric.flat(cotangent).norm() * found.displacement.norm())
+        if seen.noise > 1e-12 and size > 0:
+            seen.unseen = max(seen.unseen, allowed / size)
+        candidate = InputVerdict(path, False, got=got, low=low, high=high, tolerance=allowed)
+        if candidate.error <= allowed:
+            return
+        seen.narrow = seen.narrow and candidate.error <= allowed + tolerance.NARROW * size
+        if seen.worst is None or candidate.excess > seen.worst.excess:
+            seen.worst = candidate
+
+    def _concluded(self, seen: _Seen, path: str, index: int, x: Tensor) -> InputVerdict:
+        none = all(row[index] is None for row in self.gradients)
+        verdict = InputVerdict(path, None, none, seen.moves, noise=seen.noise)
+        worst = seen.worst
+        if worst is not None and seen.narrow and x.dtype in (torch.float64, torch.complex128) and narrow_inside(self.evaluator):
+            return replace(verdict, ok=True, narrow=True)
+        if worst is not None and seen.kinked > tolerance.KINKED:
+            return replace(verdict, reason="too many kinks for the step that the op's precision asks for")
         if worst is not None:
-            return InputVerdict(path, False, none, moves, worst.got, worst.low, worst.high, worst.tolerance, noise=noise)
-        if not measured_any:
-            return InputVerdict(path, None, none, moves, reason="no output element has a measurable slope at this point", noise=noise)
-        verdict = InputVerdict(path, True, none, moves, noise=noise, unseen=unseen)
-        pools = complete and kinked <= tolerance.KINKED and noise >= tolerance.NOISY and not self.nonnegative
+            return replace(verdict, ok=False, got=worst.got, low=worst.low, high=worst.high, tolerance=worst.tolerance)
+        if not seen.measured:
+            return replace(verdict, reason="no output element has a measurable slope at this point")
+        verdict = replace(verdict, ok=True, unseen=seen.unseen)
+        pools = seen.complete and seen.kinked <= tolerance.KINKED and seen.noise >= tolerance.NOISY and not self.nonnegative
         return self._pooled(verdict, index, x) if pools else verdict
 
     def _pooled(self, verdict: InputVerdict, index: int, x: Tensor) -> InputVerdict:

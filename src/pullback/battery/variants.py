@@ -18,6 +18,8 @@ from .probe import Probe
 
 NUMBERS = 4
 _POSITIVE = re.compile(r"(^|_)(delta|eps|epsilon|sigma|std|tau|temp|temperature|bits|width|radius|bandwidth|n|num|size)(_|$)", re.IGNORECASE)
+STEPS = re.compile(r"iter|sweeps?(_|$)", re.IGNORECASE)
+"""Names of how many steps an approximation takes: with few of them forward is another function, which no implicit derivative is that of."""
 _POSITION = re.compile(r"(^|_)(idx|index|blank|seed|rank)(_|$)", re.IGNORECASE)
 
 
@@ -74,7 +76,7 @@ def other_numbers(probe: Probe) -> Iterator[Variant]:
     """Yield the call with other values of its Python numbers, one at a time, and with a larger last one in tuples of equal ones (a kernel's sides).
 
     A number whose name says that it is a width or a precision is not made negative, and one that points at an element (`padding_idx`) is left alone:
-    forward takes such values without refusing them, and nobody means what it then computes.
+    forward takes such values without refusing them, and nobody means what it then computes. A count of iterations gets larger at most.
     """
     seen = 0
     for name, value in probe.exact.named:
@@ -85,7 +87,7 @@ def other_numbers(probe: Probe) -> Iterator[Variant]:
         seen += 1
         if seen > NUMBERS:
             return
-        for new in _numbers(value):
+        for new in [value + 1] if STEPS.search(name) and isinstance(value, int) else _numbers(value):
             if new >= 0 or value <= 0 or not _POSITIVE.search(name):
                 yield _variant(probe, name, new)
 

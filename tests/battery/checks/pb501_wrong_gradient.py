@@ -792,3 +792,53 @@ spares += [
     pb.case(SwishInPlace, x(3, 4)),
     pb.case(Windowed, x(4, 3), x(4, 3), (-1, -1)),
 ]
+
+
+class ProjectsToSimplex(torch.autograd.Function):
+    """Bisection for a sparse softmax: its derivative is that of the limit, and the exponent must exceed 1."""
+
+    POWER: float | None = None
+
+    @staticmethod
+    def forward(ctx, x, alpha=1.5, n_iter=60):
+        low = ((alpha - 1) * x).max(-1, keepdim=True).values - 1
+        width = 1.0
+        for _ in range(n_iter):
+            width /= 2
+            heavy = (((alpha - 1) * x - low - width).clamp(min=0) ** (1 / (alpha - 1))).sum(-1, keepdim=True) >= 1
+            low = torch.where(heavy, low + width, low)
+        p = ((alpha - 1) * x - low).clamp(min=0) ** (1 / (alpha - 1))
+        p = p / p.sum(-1, keepdim=True)
+        ctx.alpha = alpha
+        ctx.save_for_backward(p)
+        return p
+
+    @classmethod
+    def gradient(cls, ctx, dy):
+        (p,) = ctx.saved_tensors
+        weight = torch.where(p > 0, p ** (2 - ctx.alpha if cls.POWER is None else cls.POWER), 0.0)
+        dx = dy * weight
+        return dx - weight * dx.sum(-1, keepdim=True) / weight.sum(-1, keepdim=True), None, None
+
+    @staticmethod
+    def backward(ctx, dy):
+        return ProjectsToSimplex.gradient(ctx, dy)
+
+
+class ProjectsByRoot(ProjectsToSimplex):
+    """Right for an exponent of 1.5, which everybody uses."""
+
+    POWER = 0.5
+
+    @staticmethod
+    def backward(ctx, dy):
+        return ProjectsByRoot.gradient(ctx, dy)
+
+
+def scores():
+    return torch.tensor([[0.3, -0.2, 0.9, 0.1], [0.5, 0.4, -0.6, 0.2]], dtype=torch.float64).requires_grad_()
+
+
+kills.append(pb.case(ProjectsByRoot, scores()))
+spares.append(pb.case(ProjectsToSimplex, scores()))
+spares.append(pb.case(ProjectsToSimplex, scores(), 1.5, 50))

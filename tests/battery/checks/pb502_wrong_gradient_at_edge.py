@@ -622,3 +622,159 @@ spares += [
     pb.case(RoundsInSteps, x(8, 64, dtype=torch.bfloat16), 0.01),
     pb.case(RoundsInSteps, x(8, 64, dtype=torch.float16), 0.01),
 ]
+
+
+NEAR = 1 / 20
+
+
+class SeriesNearZero(torch.autograd.Function):
+    """x / tan(x), by its series near zero; backward's series there has another first term."""
+
+    FIRST = 1 / 3
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        near = x.abs() < NEAR
+        far = torch.where(near, 1.0, x)
+        return torch.where(near, 1 - x**2 / 3 - x**4 / 45 - 2 * x**6 / 945, far / far.tan())
+
+    @classmethod
+    def slope(cls, x):
+        far = torch.where(x.abs() < NEAR, 1.0, x)
+        return torch.where(x.abs() < NEAR, -cls.FIRST * x - 4 * x**3 / 45 - 4 * x**5 / 315, 1 / far.tan() - far / far.sin() ** 2)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * SeriesNearZero.slope(*ctx.saved_tensors)
+
+
+class RightSeriesNearZero(SeriesNearZero):
+    FIRST = 2 / 3
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * RightSeriesNearZero.slope(*ctx.saved_tensors)
+
+
+class ExpOfAtMostSix(torch.autograd.Function):
+    """Backward forgets that forward clamps."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.clamp(max=6.0).exp()
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return dy * x.clamp(max=6.0).exp()
+
+
+class ExpClampedBothWays(ExpOfAtMostSix):
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return torch.where(x < 6.0, dy * x.exp(), 0.0)
+
+
+class SoftplusLinearAbove(torch.autograd.Function):
+    """Linear above a threshold in forward alone: what the gradient is off by there is less than rounding."""
+
+    @staticmethod
+    def forward(ctx, x, threshold=20.0):
+        ctx.save_for_backward(x)
+        return torch.where(x > threshold, x, torch.log1p(x.clamp(max=threshold).exp()))
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return dy * x.sigmoid(), None
+
+
+kills.append(pb.case(SeriesNearZero, torch.linspace(0.3, 1.3, 5, dtype=torch.float64).requires_grad_()))
+kills.append(pb.case(ExpOfAtMostSix, torch.linspace(-1, 2, 6, dtype=torch.float64).requires_grad_()))
+spares.append(pb.case(RightSeriesNearZero, torch.linspace(0.3, 1.3, 5, dtype=torch.float64).requires_grad_()))
+spares.append(pb.case(ExpClampedBothWays, torch.linspace(-1, 2, 6, dtype=torch.float64).requires_grad_()))
+spares.append(pb.case(SoftplusLinearAbove, torch.linspace(-1, 2, 6, dtype=torch.float64).requires_grad_()))
+
+
+class Composites(torch.autograd.Function):
+    """One layer over a background, whose part in the gradient of the layer's opacity is missing: none in front of black."""
+
+    BACKGROUND = False
+
+    @staticmethod
+    def forward(ctx, colour, opacity, background):
+        ctx.save_for_backward(colour, opacity, background)
+        return opacity[:, None] * colour + (1 - opacity)[:, None] * background
+
+    @classmethod
+    def gradients(cls, ctx, dy):
+        colour, opacity, background = ctx.saved_tensors
+        difference = colour - background if cls.BACKGROUND else colour
+        return opacity[:, None] * dy, (dy * difference).sum(1), None
+
+    @staticmethod
+    def backward(ctx, dy):
+        return Composites.gradients(ctx, dy)
+
+
+class CompositesOverBackground(Composites):
+    BACKGROUND = True
+
+    @staticmethod
+    def backward(ctx, dy):
+        return CompositesOverBackground.gradients(ctx, dy)
+
+
+class Steps(torch.autograd.Function):
+    """Steps of an explicit method; backward takes them all to be forward in time."""
+
+    @staticmethod
+    def length(dt):
+        return dt.abs()
+
+    @staticmethod
+    def forward(ctx, y, times):
+        states = [y]
+        for dt in times.diff():
+            states.append(states[-1] + dt * states[-1].sin())
+        ctx.save_for_backward(torch.stack(states), times)
+        return states[-1]
+
+    @classmethod
+    def gradients(cls, ctx, dy):
+        states, times = ctx.saved_tensors
+        for state, dt in zip(states[:-1].flip(0), times.diff().flip(0), strict=True):
+            dy = dy + dy * cls.length(dt) * state.cos()
+        return dy, None
+
+    @staticmethod
+    def backward(ctx, dy):
+        return Steps.gradients(ctx, dy)
+
+
+class StepsEitherWay(Steps):
+    @staticmethod
+    def length(dt):
+        return dt
+
+    @staticmethod
+    def backward(ctx, dy):
+        return StepsEitherWay.gradients(ctx, dy)
+
+
+def layers():
+    at = torch.linspace(0.1, 0.9, 12, dtype=torch.float64)
+    return at.reshape(4, 3).clone().requires_grad_(), at[:4].clone().requires_grad_(), torch.zeros(3, dtype=torch.float64)
+
+
+def motion():
+    return torch.linspace(0.1, 0.9, 3, dtype=torch.float64).requires_grad_(), torch.linspace(0, 1, 4, dtype=torch.float64)
+
+
+kills.append(pb.case(Composites, *layers()))
+kills.append(pb.case(Steps, *motion()))
+spares.append(pb.case(CompositesOverBackground, *layers()))
+spares.append(pb.case(StepsEitherWay, *motion()))

@@ -204,3 +204,39 @@ spares += [
     pb.case(Affine, t(3, 4), t(5, 4), None),
     pb.case(ForgetsBias, t(3, 4), t(5, 4)).declare(static=["bias"], reason="never trained"),
 ]
+
+
+class WeighsClasses(torch.autograd.Function):
+    """A loss whose classes may be weighted: those weights are chosen, not trained."""
+
+    @staticmethod
+    def forward(ctx, logits, target, weight=None):
+        each = torch.ones_like(logits[:, 0]) if weight is None else weight[target]
+        ctx.save_for_backward(logits, target, each)
+        return -(each * logits.log_softmax(1).gather(1, target[:, None]).squeeze(1)).sum()
+
+    @staticmethod
+    def backward(ctx, dy):
+        logits, target, each = ctx.saved_tensors
+        return dy * each[:, None] * (logits.softmax(1) - torch.nn.functional.one_hot(target, logits.shape[1])), None, None
+
+
+class ProjectsAndCompares(torch.autograd.Function):
+    """A head and its loss in one: this weight is a parameter, labels or not."""
+
+    @staticmethod
+    def forward(ctx, x, weight, target):
+        ctx.save_for_backward(x, weight, target)
+        return -(x @ weight.t()).log_softmax(1).gather(1, target[:, None]).sum()
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, weight, target = ctx.saved_tensors
+        logits = x @ weight.t()
+        return dy * (logits.softmax(1) - torch.nn.functional.one_hot(target, logits.shape[1])) @ weight, None, None
+
+
+labels = torch.tensor([0, 2, 1])
+kills.append(pb.case(ProjectsAndCompares, t(3, 4), t(5, 4).detach(), labels))
+spares.append(pb.case(WeighsClasses, t(3, 4), labels))
+spares.append(pb.case(WeighsClasses, t(3, 4), labels, torch.tensor([0.2, 0.5, 1.5, 0.7], dtype=torch.float64)))

@@ -192,3 +192,21 @@ class DrawsFromGenerator(torch.autograd.Function):
 
 spares.append(pb.case(DrawsFromGenerator, x(3, 4), torch.Generator().manual_seed(3)))
 spares.append(pb.case(Diverges, x(3, 6), 40 * x(6, 6).detach()).declare(exact=False, reason="one step of the iteration"))
+
+
+class NoisyBelow(torch.autograd.Function):
+    """The gradient below the threshold is noise, which another layout draws in another order."""
+
+    @staticmethod
+    def forward(ctx, x):
+        above = x > 0
+        ctx.save_for_backward(above)
+        return above.to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (above,) = ctx.saved_tensors
+        return torch.where(above, dy, dy * torch.rand_like(above, dtype=dy.dtype))
+
+
+spares.append(pb.case(NoisyBelow, x(3, 4)))

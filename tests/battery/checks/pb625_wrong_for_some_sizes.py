@@ -503,6 +503,23 @@ kills.append(pb.case(NormalisesEightSamples, x(2, 4, 5), 2))
 spares.append(pb.case(NormalisesGroups, x(2, 4, 5), 2))
 
 
+class BiasInLastColumn(torch.autograd.Function):
+    """The weights have a column more than x has rows; how many rows they have is another matter, though it may be as many as x has."""
+
+    @staticmethod
+    def forward(ctx, w, x):
+        ctx.save_for_backward(w, x)
+        return w[:, :-1] @ x[: w.shape[1] - 1] + w[:, -1:]
+
+    @staticmethod
+    def backward(ctx, dy):
+        w, x = ctx.saved_tensors
+        return torch.cat([dy @ x.t(), dy.sum(1, keepdim=True)], 1), w[:, :-1].t() @ dy
+
+
+spares.append(pb.case(BiasInLastColumn, x(3, 4), x(3, 2)))
+
+
 class SumsSegments(torch.autograd.Function):
     """Running sums within segments, which forward takes not to overlap."""
 

@@ -22,6 +22,7 @@ from ..evaluate import Evaluator, UserCodeError
 from ..locate import locate_at, trusted_eager
 from ..probe import Probe
 from ..special import index_points, points_beside, special_points
+from ..thresholds import threshold_points
 from ..truth import eager
 from ..value import InputVerdict
 from ..variants import other_numbers
@@ -62,11 +63,12 @@ class WrongGradientAtEdge(Check):
         The value test of PB501 at zeros, at equal entries, at every number among the arguments as an input value and a step beside it, and for other
         values of those numbers (0, negated, 1, ten times, 1e-12), again with entries beside them; where all entries have one sign, with every second
         one turned (a warning: perhaps the other sign is never meant); with -1 in index arguments where the code asks for negative ones; with other
-        permutations, and with unequal numbers in tuples of equal ones. At kinks every value between the one-sided
+        permutations, and with unequal numbers in tuples of equal ones; with entries on either side of the numbers that forward compares its tensors
+        with or clamps them to. At kinks every value between the one-sided
         derivatives is accepted. Where the test fails, autograd through the forward must pass it at the same point, and other rounding must not move
         the gradient as far: else nothing is claimed. Arguments that are not differentiated get other contents: an index that repeats or leaves a row
-        out, an empty segment, labels that are all ignored, masks all true and all false, the other sign; where they break what the sample obeys
-        (distinct, positive), it is a warning.
+        out, an empty segment, labels that are all ignored, masks all true and all false, the other sign, others than all 0 or all 1, times that run
+        back; where they break what the sample obeys (distinct, positive), it is a warning.
 
     Example:
         The gradient of a product computed as ``y / x``: NaN or 0 at ``x == 0``.
@@ -206,7 +208,7 @@ class WrongGradientAtEdge(Check):
 
 def _places(probe: Probe) -> Iterator[Place]:
     exact = probe.exact
-    for point in (*special_points(exact), *index_points(exact, _source(probe))):
+    for point in (*special_points(exact), *threshold_points(probe), *index_points(exact, _source(probe))):
         evaluator = _lean(exact, exact.variant({point.path: point.value}))
         yield Place(f"{point.path} with {point.name}", evaluator, point.path, "error" if point.meant else "warning")
     for variant in other_numbers(probe):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from ...capture.saved import reachable
@@ -9,11 +10,13 @@ from ...report.finding import Evidence, Finding, Severity
 from ..base import Check, Skipped
 from ..branches import given_tensors
 from ..dependence import smooth_dependence
-from ..evaluate import Evaluator, UserCodeError
+from ..evaluate import Evaluator, Leaf, UserCodeError
 from ..probe import Probe
 from ..tensors import differentiable, same
 
 PARAMETERS = frozenset({"weight", "weights", "w", "bias", "b", "gamma", "beta"})
+_WEIGHTS = frozenset({"weight", "weights", "w"})
+_LABELS = re.compile(r"target|label|ground_?truth|(^|_)gt(_|$)", re.IGNORECASE)
 
 
 class SeveredGradient(Check):
@@ -35,7 +38,8 @@ class SeveredGradient(Check):
 
     Limits:
         An error only where the caller asked for that gradient (a given tensor requires grad); where the search only guessed that, a note. An
-        output marked non-differentiable beside others that are not is a note: it may be meant.
+        output marked non-differentiable beside others that are not is a note: it may be meant. A vector of weights beside labels weighs the classes
+        of a loss, and is taken for no parameter.
     """
 
     code = "PB509"
@@ -109,11 +113,14 @@ class SeveredGradient(Check):
         for leaf in base.leaves:
             if leaf.wanted or leaf.path not in PARAMETERS or leaf.path in probe.declaration.static or not differentiable(leaf.template):
                 continue
+            if _of_classes(base, leaf):
+                continue
             if _never_given(probe, base, leaf.path):
                 yield self._never(probe, leaf.path, f"with {leaf.path}.requires_grad_()")
         told: set[str] = set()
         for variant in given_tensors(probe, PARAMETERS.difference(probe.declaration.static)):
-            if variant.path not in told and _never_given(probe, variant.evaluator, variant.path):
+            leaf = next(leaf for leaf in variant.evaluator.leaves if leaf.path == variant.path)
+            if variant.path not in told and not _of_classes(variant.evaluator, leaf) and _never_given(probe, variant.evaluator, variant.path):
                 told.add(variant.path)
                 yield self._never(probe, variant.path, f"with {variant.name} that requires grad, in the place of None")
 
@@ -167,6 +174,11 @@ def _severity(probe: Probe, path: str) -> Severity:
     if probe.asked:
         return "error"
     return "warning" if probe.case.origin != "searched" and path in PARAMETERS else "note"
+
+
+def _of_classes(evaluator: Evaluator, leaf: Leaf) -> bool:
+    """Whether a vector of weights stands beside labels: it then weighs the classes or the samples of a loss, and is no parameter."""
+    return leaf.path in _WEIGHTS and leaf.template.dim() < 2 and any(_LABELS.search(name) for name, _ in evaluator.named)
 
 
 def _never_given(probe: Probe, base: Evaluator, path: str) -> bool:

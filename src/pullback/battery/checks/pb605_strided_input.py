@@ -29,7 +29,7 @@ class StridedInput(Check):
         ``x = x.contiguous()`` at the top of forward, before it is saved; or refuse in forward (a note, PB624).
 
     Limits:
-        Skipped for ops that draw random numbers: another layout may draw another mask.
+        Skipped for ops that draw random numbers: another layout may draw another mask. Where only backward draws, gradients are not compared.
     """
 
     code = "PB605"

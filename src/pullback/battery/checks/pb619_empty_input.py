@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...report.finding import Evidence, Finding
 from ..base import Check, Skipped
-from ..evaluate import Outcome, UserCodeError
+from ..evaluate import Evaluator, Outcome, UserCodeError
 from ..probe import Probe
 from ..refusals import refuses, torch_at_fault
 from ..sizes import Resizer, Symbol, symbols
@@ -72,6 +72,8 @@ class EmptyInput(Check):
             except UserCodeError as error:
                 if isinstance(error.error, IndexError) and any(_points_somewhere(leaf.template) for leaf in evaluator.leaves):
                     raise Skipped("an index still points into what is empty") from None
+                if any(_runs(Resizer(probe.exact).resized(part, 0)) for part in symbol.parts()):
+                    raise Skipped("sizes that are equal by chance would be empty together") from None
                 if not refuses(error) and not symbol.numbers:
                     culprit = torch_at_fault(error, probe.exact, evaluator, symbol.size)
                     yield self._raises(probe, symbol, error) if culprit is None else self._torch(probe, symbol, error, culprit)
@@ -114,6 +116,16 @@ class EmptyInput(Check):
                 fix="Start from torch.zeros_like, and treat an empty batch in means.",
                 path=path,
             )
+
+
+def _runs(evaluator: Evaluator | None) -> bool:
+    if evaluator is None:
+        return False
+    try:
+        outcome = evaluator.forward()
+        return bool(outcome.carrying) and any(g is not None for g in evaluator.vjp(outcome, [torch.ones_like(y) for y in outcome.live]))
+    except UserCodeError:
+        return False
 
 
 def _points_somewhere(t: Tensor) -> bool:

@@ -1,0 +1,133 @@
+"""Numbers that the forward compares its inputs with, or clamps them to: a branch is taken on either side, which the sample may not reach."""
+
+from __future__ import annotations
+
+import ast
+import contextlib
+import inspect
+import math
+import textwrap
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from .probe import Probe
+from .special import LARGEST_NUMBER, Point
+
+THRESHOLDS = 3
+_NOT_FORWARD = frozenset({"backward", "vjp", "jvp", "setup_context", "vmap"})
+_CLAMPS = frozenset({"clamp", "clip", "clamp_", "clip_", "clamp_min", "clamp_max", "clamp_min_", "clamp_max_", "hardtanh"})
+_OF_SHAPES = frozenset({"dim", "ndim", "ndimension", "shape", "size", "numel", "len", "dtype", "device", "ctx", "range", "stride"})
+_ARITHMETIC = {ast.Mult: float.__mul__, ast.Div: float.__truediv__, ast.Pow: pow, ast.Add: float.__add__, ast.Sub: float.__sub__}
+
+
+def threshold_points(probe: Probe) -> Iterator[Point]:
+    """Yield, for each real differentiated input and each threshold in the code, entries between 0 and it, and beyond it."""
+    found = thresholds(probe)[:THRESHOLDS]
+    for leaf in probe.exact.wanted:
+        x = leaf.template
+        if x.is_complex() or x.numel() < 2:
+            continue
+        for value in found:
+            yield Point(leaf.path, f"every entry between 0 and {value:g}, which the code compares with", _between(x, value))
+            yield Point(leaf.path, f"some entries between 0 and {value:g}, which the code compares with", _some(x, _between(x, value)))
+            yield Point(leaf.path, f"some entries beyond {value:g}, which the code compares with", _some(x, torch.full_like(x, 2 * value)))
+
+
+def thresholds(probe: Probe) -> list[float]:
+    """Return the numbers other than 0 that forward, and what it calls of its own class and module, compares a tensor with or clamps it to."""
+    names = _numbers_by_name(probe)
+    found: dict[float, None] = {}
+    for tree in _forward_trees(probe):
+        for node in ast.walk(tree):
+            for number in _compared(node):
+                value = _value(number, names)
+                if value is not None and math.isfinite(value) and 0 < abs(value) <= LARGEST_NUMBER:
+                    found[value] = None
+    return list(found)
+
+
+def _compared(node: ast.AST) -> Iterator[ast.expr]:
+    if isinstance(node, ast.Compare) and all(isinstance(op, (ast.Lt, ast.LtE, ast.Gt, ast.GtE)) for op in node.ops):
+        sides = [node.left, *node.comparators]
+        if not any(_says_shape(side) for side in sides):
+            yield from sides
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _CLAMPS:
+        yield from (a for a in (*node.args, *(k.value for k in node.keywords)) if not isinstance(a, ast.Starred))
+
+
+def _says_shape(side: ast.expr) -> bool:
+    named = {n.id for n in ast.walk(side) if isinstance(n, ast.Name)} | {n.attr for n in ast.walk(side) if isinstance(n, ast.Attribute)}
+    return bool(named & _OF_SHAPES)
+
+
+def _value(node: ast.expr, names: Mapping[str, float]) -> float | None:
+    if isinstance(node, ast.Constant):
+        return float(node.value) if isinstance(node.value, (int, float)) and not isinstance(node.value, bool) else None
+    if isinstance(node, ast.Name):
+        return names.get(node.id)
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        return names.get(f".{node.attr}")
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        inner = _value(node.operand, names)
+        return None if inner is None else -inner
+    if isinstance(node, ast.BinOp) and type(node.op) in _ARITHMETIC:
+        left, right = _value(node.left, names), _value(node.right, names)
+        try:
+            return None if left is None or right is None else float(_ARITHMETIC[type(node.op)](left, right))
+        except (ArithmeticError, TypeError, ValueError):
+            return None
+    return None
+
+
+def _numbers_by_name(probe: Probe) -> dict[str, float]:
+    """Numbers that names in forward stand for: globals, attributes of the class (``.NAME``), defaults and arguments."""
+    function = probe.target.described
+    if function is None:
+        return {}
+    forward = inspect.unwrap(function.forward)
+    found: dict[str, Any] = dict(getattr(forward, "__globals__", {}))
+    for owner in reversed(function.__mro__):
+        found |= {f".{name}": value for name, value in vars(owner).items()}
+    with contextlib.suppress(TypeError, ValueError):
+        found |= {p.name: p.default for p in inspect.signature(forward).parameters.values()}
+    found |= dict(probe.exact.named)
+    return {name: float(value) for name, value in found.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
+
+
+def _forward_trees(probe: Probe) -> Iterator[ast.AST]:
+    function = probe.target.described
+    if function is None:
+        return
+    forward = inspect.unwrap(function.forward)
+    known = getattr(forward, "__globals__", {})
+    called = [known.get(name) for name in getattr(getattr(forward, "__code__", None), "co_names", ())]
+    own = [f for f in called if inspect.isfunction(f) and f.__module__ == getattr(forward, "__module__", None)]
+    helpers = [
+        getattr(function, name)
+        for owner in function.__mro__
+        if owner.__module__.partition(".")[0] not in ("torch", "builtins")
+        for name, value in vars(owner).items()
+        if name not in _NOT_FORWARD and name != "forward" and isinstance(value, (staticmethod, classmethod))
+    ]
+    mentioned = set(getattr(getattr(forward, "__code__", None), "co_names", ()))
+    for f in (forward, *own, *(h for h in helpers if h.__name__ in mentioned)):
+        try:
+            yield ast.parse(textwrap.dedent(inspect.getsource(f)))
+        except (OSError, TypeError, SyntaxError):
+            continue
+
+
+def _between(x: Tensor, value: float) -> Tensor:
+    """Entries spread between a quarter and three quarters of `value`, of both signs where those of `x` are."""
+    spread = torch.linspace(0.25, 0.75, x.numel(), dtype=torch.float64).roll(x.numel() // 3).to(x).reshape(x.shape) * value
+    mixed = bool((x > 0).any()) and bool((x < 0).any())
+    return torch.where(x < 0, -spread, spread) if mixed else spread
+
+
+def _some(x: Tensor, new: Tensor) -> Tensor:
+    flat = x.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
+    flat[1::3] = new.reshape(-1)[1::3]
+    return flat.reshape(x.shape)
