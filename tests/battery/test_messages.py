@@ -134,3 +134,43 @@ def test_what_torch_compile_drops_is_a_fault_of_torch_and_told_once():
         assert "allow_in_graph" in finding.fix
         assert finding.upstream == "pytorch/pytorch#193279"
     assert str(reports[0].merge(reports[1])).count("allow_in_graph") == 1
+
+
+SLOPE = torch.tensor([1.0, 2.0, 3.0], dtype=torch.float64)
+
+
+class Compresses(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x * x
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        dx = torch.zeros_like(x)
+        where = x.nonzero(as_tuple=True)
+        dx[where] = 2 * (x * dy)[where]
+        return dx
+
+
+class ReadsTable(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * SLOPE
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * SLOPE
+
+
+def test_why_code_cannot_run_without_memory_is_said_in_plain_words():
+    x = torch.tensor([0.5, -1.0, 2.0], dtype=torch.float64)
+    for function, wanted in (
+        (Compresses, "backward needs the values of tensors (aten.nonzero.default)"),
+        (ReadsTable, "forward reads a tensor that is no argument"),
+    ):
+        (run,) = pb.check(function, x, select=["PB801"]).checks
+        assert run.status == "unsupported"
+        assert run.reason.startswith("line ")
+        assert run.reason.endswith(wanted)

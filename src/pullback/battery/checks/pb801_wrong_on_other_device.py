@@ -75,7 +75,7 @@ class WrongOnOtherDevice(Check):
                     stray = next((t for t in gradients if t.device.type != DEVICE), None)
         except Exception as error:
             if not any(mark in str(error) for mark in _MIXED):
-                raise Unsupported(clean(f"{stage} raises {type(error).__name__}: {error}", limit=200)) from None
+                raise Unsupported(_why(stage, error)) from None
             where = user_line(error)
             yield self._mixes(probe, stage, f"line {where[1]} mixes {DEVICE} and cpu" if where else clean(error, limit=200))
             return
@@ -92,6 +92,18 @@ class WrongOnOtherDevice(Check):
             cause="a factory function without device=",
             fix="device=x.device where the tensor is made, or x.new_zeros, torch.zeros_like(x)",
         )
+
+
+def _why(stage: str, error: Exception) -> str:
+    """Return in the user's words why code cannot run without memory."""
+    where = user_line(error)
+    at = f"line {where[1]} of {stage}" if where else stage
+    name, text = type(error).__name__, str(error)
+    if name in ("DynamicOutputShapeException", "DataDependentOutputException"):
+        return f"{at} needs the values of tensors ({text})"
+    if "convert all Tensors to FakeTensors" in text:
+        return f"{at} reads a tensor that is no argument"
+    return clean(f"{at} raises {name}: {text.partition(chr(10))[0]}", limit=200)
 
 
 def _as_written(call: ForwardCall) -> ForwardCall:
