@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ..capture.calls import BackwardCall, Function, Target, functions_in, name_of, observed_backward, resolve_target
+from ..capture.calls import Function, Target, functions_in, name_of, resolve_target
 from ..capture.case import Case
 from ..capture.modules import with_module_state
+from ..capture.observed_calls import BackwardCall, observed_backward
 from ..declare import Declaration
 from ..report.finding import Finding, Location
 from .draws import drawing, shared, stream
