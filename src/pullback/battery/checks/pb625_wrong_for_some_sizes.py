@@ -11,6 +11,7 @@ from types import FunctionType
 from ...report.finding import Evidence, Finding, Severity
 from ..base import Check, Skipped
 from ..locate import locate_at
+from ..more_axes import Reranked, other_ranks
 from ..probe import Probe
 from ..refusals import blames_torch
 from ..size_sweep import Sweep, Trial
@@ -37,7 +38,8 @@ class WrongForSomeSizes(Check):
         two, 1025, and more than 65,536 elements where time allows. New contents are drawn from the old ones. The gradient is judged by value wherever
         forward takes the size and the gradient is right at the sample's; the smallest failing size is found by bisection. Then one of two equal
         axes of a tensor changes alone, and an axis of size 1 grows, where forward takes it and what was added changes its results: a wrong value
-        there is a warning.
+        there is a warning. Last, arguments get an axis more, in front or at the end, and one less where the code asks for their rank: a wrong value
+        is a warning, and so is an error of backward where the code asks for the rank.
 
     Example:
         ``for i in range(0, n, step): grad_w = ...`` (overwritten by each chunk); ``n // 64`` blocks; ``row * width`` in 16 bits.
@@ -65,8 +67,35 @@ class WrongForSomeSizes(Check):
         for trial in sweep.run():
             found = True
             yield self._wrong(probe, trial) if trial.verdict == "wrong" else self._crash(probe, trial)
+        if sweep.values:
+            for other in other_ranks(probe):
+                found = True
+                yield self._of_rank(probe, other)
         if not found and not sweep.tried:
             raise Skipped("forward takes no other size")
+
+    def _of_rank(self, probe: Probe, other: Reranked) -> Finding:
+        where = f"{' and '.join(other.paths)} of {other.rank} axes"
+        evidence = [] if other.error is None else [Evidence(f"with {where}", other.error.short, "a gradient, or a refusal in forward")]
+        what = "raises"
+        path = None
+        if other.edge is not None:
+            path = other.edge.verdict.path
+            spot = locate_at(probe, path, other.evaluator)
+            evidence = [
+                other.edge.verdict.evidence(f"with {where}, {path} moved along a random direction"),
+                *([] if spot is None else [spot.evidence]),
+            ]
+            what = f"returns a wrong {gradient_name(path)}"
+        return self.finding(
+            probe,
+            f"{probe.backward_name} {what} with {where}, which forward accepts; with {other.usual} it is right",
+            severity="warning",
+            evidence=evidence,
+            cause="backward counts or reduces axes as the sample has them",
+            fix="Fold leading axes alike in forward and backward, or refuse other ranks in forward.",
+            path=path,
+        )
 
     def _wrong(self, probe: Probe, trial: Trial) -> Finding:
         value = trial.value
