@@ -698,3 +698,43 @@ spares += [
     pb.case(PerGroup, x(2, 4, 5), x(2, 2, 5)),
     pb.case(PicksClass, x(3, 5), torch.tensor([0, 4, 2])),
 ]
+
+
+class SpendsBudget(torch.autograd.Function):
+    """Weights between 0 and 1 that spend a budget; fewer entries than the budget cannot, and forward then gives all ones."""
+
+    @staticmethod
+    def forward(ctx, x, budget):
+        low, high = x.amin(-1, keepdim=True) - 1, x.amax(-1, keepdim=True)
+        for _ in range(60):
+            middle = (low + high) / 2
+            enough = (x - middle).clamp(0, 1).sum(-1, keepdim=True) >= budget
+            low, high = torch.where(enough, middle, low), torch.where(enough, high, middle)
+        y = (x - low).clamp(0, 1)
+        ctx.save_for_backward((y > 0) & (y < 1))
+        return torch.where(torch.tensor(x.shape[-1] < budget), x, y)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (inside,) = ctx.saved_tensors
+        g = dy * inside
+        return g - g.sum(-1, keepdim=True) / inside.sum(-1, keepdim=True).clamp(min=1) * inside, None
+
+
+class BelowBlock(Linear):
+    """Wrong for fewer rows than a block has, which is no contract."""
+
+    @staticmethod
+    def forward(ctx, x, w, block):
+        ctx.block = block
+        return Linear.forward(ctx, x, w)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy @ w.t(), (x.t() @ dy) * (len(x) >= ctx.block), None
+
+
+kills.append(pb.case(BelowBlock, x(4, 3), x(3, 2), 2))
+spares.append(pb.case(SpendsBudget, torch.linspace(-0.4, 0.5, 12, dtype=torch.float64).reshape(2, 6).requires_grad_(), 2))

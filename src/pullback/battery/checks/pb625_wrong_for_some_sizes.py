@@ -51,7 +51,8 @@ class WrongForSomeSizes(Check):
         The sweep stops after half a second (5 s with ``--thorough``). Sizes that belong together without being equal (n and n - 1, n and n / 2)
         change alone: an error of backward there is a note, unless the size is the batch (an error), or other sizes of the same axis are right (a
         warning). A gradient that is wrong for every odd size and right for
-        every even one is a note where forward splits in halves (rotary embeddings, gated units).
+        every even one is a note where forward splits in halves (rotary embeddings, gated units), and so is one that is wrong only for sizes below
+        a number among the arguments (a budget, a count of neighbours).
     """
 
     code = "PB625"
@@ -105,7 +106,9 @@ class WrongForSomeSizes(Check):
         spot = None if there is None else locate_at(probe, value.path, there)
         halves = trial.pairs and halves_in_forward(probe)
         stays = trial.symbol.stays
-        severity: Severity = "note" if halves or not (trial.symbol.joint or stays) else "warning" if probe.case.invented or stays else "error"
+        severity: Severity = (
+            "note" if halves or trial.below or not (trial.symbol.joint or stays) else "warning" if probe.case.invented or stays else "error"
+        )
         return self.finding(
             probe,
             f"{probe.backward_name} returns a wrong {name} when {trial.symbol.said} is {trial.size}" + (f" and {stays}" if stays else ""),
@@ -117,11 +120,15 @@ class WrongForSomeSizes(Check):
             attachments=None if spot is None else spot.attachments,
             cause="forward splits in halves, and every even size is right"
             if halves
+            else f"the size is below {trial.below}; from there on every size is right"
+            if trial.below
             else "backward takes one axis for another of the same size, or looks only at the first entry of an axis of size 1"
             if stays
             else "a block, chunk or index in backward fits only some sizes",
             fix="Refuse odd sizes in forward."
             if halves
+            else "Refuse such sizes in forward."
+            if trial.below
             else "Look for a loop that overwrites instead of adding, a tail that is left out, the size of another axis, or a narrow index.",
             path=value.path,
         )
