@@ -253,3 +253,26 @@ def test_a_rule_that_calls_its_own_op_ends_under_a_dual_level():
     with torch.autograd.forward_ad.dual_level():
         y = sine(torch.autograd.forward_ad.make_dual(x, tangent))
         torch.testing.assert_close(torch.autograd.forward_ad.unpack_dual(y).tangent, x.cos() * tangent)
+
+
+def test_kept_integers_are_saved_without_an_output_of_their_own():
+    @pb.op
+    def thinned(x, several):
+        mask = (x > 0).to(torch.uint8)
+        kept = x * mask
+        return pb.keep((kept, -kept) if several else kept, mask=mask, count=int(mask.sum()))
+
+    @thinned.vjp("x")
+    def _(dy, mask, several, count):
+        assert isinstance(count, int)
+        return (dy[0] - dy[1] if several else dy) * mask
+
+    x = torch.tensor([-1.0, 2.0, 3.0], dtype=torch.float64, requires_grad=True)
+    for _ in range(10):  # the first calls take another way
+        y = thinned(x, False)
+        gradient = torch.autograd.grad(y, x, torch.tensor([5.0, 6.0, 7.0], dtype=torch.float64))[0]
+        assert gradient.tolist() == [0, 6, 7]
+        first, second = thinned(x, True)
+        assert torch.autograd.grad(first.sum() + 3 * second.sum(), x)[0].tolist() == [0, -2, -2]
+    assert torch.autograd.gradgradcheck(lambda x: thinned(x, False), x)
+    assert pb.saved(thinned(x, False)).extra == 3

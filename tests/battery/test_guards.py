@@ -142,11 +142,11 @@ class InItsBasis(torch.autograd.Function):
         return dy / (roots.unsqueeze(-1) + roots), None
 
 
-def test_a_gradient_for_an_argument_that_a_searched_sample_ignores_is_a_warning():
+def test_a_gradient_for_an_argument_that_a_searched_sample_ignores_is_a_note():
     place = torch.zeros(3, 3, dtype=torch.float64, requires_grad=True)
     roots = torch.linspace(1, 2, 3, dtype=torch.float64)
     (finding,) = found(searched(InItsBasis, place, roots))
-    assert finding.severity == "warning"
+    assert finding.severity == "note"
     assert "whatever place is" in (finding.cause or "")
 
 
@@ -232,3 +232,24 @@ def test_where_no_input_counts_nothing_was_measured():
     vectors = torch.randn(2, 4, dtype=torch.float64)
     args = [v.clone().requires_grad_() for v in vectors]
     assert {f.severity for f in found(searched(Constant, *args))} <= {"note"}
+
+
+class Centred(torch.autograd.Function):
+    """The caller passes the mean along; its gradient is that of x minus its own mean."""
+
+    @staticmethod
+    def forward(ctx, x, mean, scale):
+        return scale * (x - mean)
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy - dy.mean(-1, keepdim=True), None, None
+
+
+def test_statistics_that_are_passed_along_belong_to_the_rest():
+    x, mean = tensors()[0], torch.randn(3, 1, dtype=torch.float64)
+    (finding,) = found(searched(Centred, x, mean, 1.0))
+    assert finding.severity == "note"
+    assert "`mean`" in finding.cause
+    (given,) = found(pb.case(Centred, x, mean, 1.0))
+    assert given.severity == "error"

@@ -2,7 +2,7 @@
 
 import torch
 
-from pullback.capture.calls import observed_backward, observed_forward
+from pullback.capture.observed_calls import observed_backward, observed_forward
 
 
 class Scale(torch.autograd.Function):

@@ -262,6 +262,56 @@ class DropsNanByName(DropsNan):
         dx = torch.nan_to_num(dy) / x
         return dx.masked_fill(torch.isnan(dx), 0.0)
 """
+FLAGS = """
+def shifted(x, by, inplace=False):
+    if inplace:
+        return x.add_(by)
+    else:
+        return x + by
+
+
+class Ratio(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        y = x * x + 1
+        ctx.save_for_backward(x, y)
+        return y.log()
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        x, y = ctx.saved_tensors
+        return 2 * x * dy / shifted(y, 0.0) * shifted(y, 0.0, inplace=False) / y
+"""
+RECOMPUTING = """
+class Recompute(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, run, *args):
+        ctx.run = run
+        ctx.save_for_backward(*args)
+        with torch.no_grad():
+            return run(*args)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        args = [a.detach().requires_grad_() for a in ctx.saved_tensors]
+        with torch.enable_grad():
+            y = ctx.run(*args)
+        return (None,) + torch.autograd.grad(y, args, dy)
+"""
+QUANTISED = """
+class Dequantise(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        if x.scheme.is_floating_point:
+            return x.values.to(x.scale.dtype) * x.scale
+        return x.values * x.scale
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy
+"""
 RIGHT = {name.lower(): text for name, text in list(globals().items()) if name.isupper() and isinstance(text, str)}
 
 

@@ -290,3 +290,11 @@ def test_the_first_call_of_a_thread_may_be_in_inference_mode_and_under_other_def
 def test_a_probability_next_to_one_drops_nearly_all():
     assert int(mask(4, 100_000, 1 - 1e-12).sum()) == 0
     assert streams.threshold(1 - 1e-12) == 2**31 - 1
+
+
+def test_memory_is_kept_for_a_bounded_number_of_sizes():
+    expected = {n: streams.words(torch.tensor(11), torch.empty(n)) for n in range(900, 900 + 2 * streams.PARTS)}
+    for _ in range(2):
+        for n, words in expected.items():
+            assert torch.equal(streams.words_of_block(11, 0, n), words)
+    assert len(streams._scratch.parts) <= streams.PARTS

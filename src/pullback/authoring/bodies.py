@@ -21,6 +21,14 @@ class Bodies(Plan):
         marked = bool(kept or definition.mutates)
         hidden = "".join(f", {self.hidden(name)}" for name in kept)
         fast = not (loose or kept or definition.mutates) and self.materialize
+        if kept and not (loose or definition.mutates) and all(rule.linear for rule in self.rules):
+            lines += [
+                f"if type(y) is Tensor and not any_differentiable(({', '.join(kept)},)):",
+                *[f"    {line}" for line in self.save_lines(self.only, loose, forward_mode=False, fast=True)],
+                "    ctx.materialize_grads = False",
+                "    ctx.many = None",
+                "    return y",
+            ]
         if fast:
             lines += [
                 "if type(y) is Tensor:",
@@ -90,7 +98,8 @@ class Bodies(Plan):
         lines = [*self.refusals(only), *self.unpack_lines(loose, forward_mode)]
         if definition.kept:
             bars = ", ".join(self.grad(name) for name in definition.kept)
-            lines.append(f"dy, {bars} = cotangents(ctx, dy, more, {len(definition.kept)})")
+            lines += ["if more:", f"    dy, {bars} = cotangents(ctx, dy, more, {len(definition.kept)})", "else:"]
+            lines.append(f"    {' = '.join(self.grad(name) for name in definition.kept)} = None")
             for name in definition.kept:
                 if not any(rule.of == name for rule in self.rules):
                     lines += [f"if {self.grad(name)} is not None:", f"    refuse_order({name!r})"]

@@ -119,6 +119,7 @@ class Built:
             function.__pullback__ = {}
             if kind != "transform":
                 function.apply = _compat.c_apply(function)
+                _compat.call_backward_directly(function)
         loose, eager = names[f"{alias}_loose"], names[f"{alias}_eager"]
         names["apply"] = Probation(self.definition, eager, names).apply
         names["apply_loose"], names["apply_autocast"] = loose.apply, names[f"{alias}_autocast"].apply
@@ -250,8 +251,8 @@ def _specialise(built: Built, key: tuple[Any, ...]) -> str:
 
 
 _SHARED = """
-    PLAIN Tensor add alive any_wanted begin copy_back cotangents filled flat_outputs full from_graph metas_of out_of outputs_of parts_of random_state
-    random_state_of rebuild unaliased
+    PLAIN Tensor add alive any_differentiable any_wanted begin copy_back cotangents filled flat_outputs full from_graph metas_of out_of
+    outputs_of parts_of random_state random_state_of rebuild unaliased
 """
 
 

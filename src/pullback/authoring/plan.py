@@ -11,7 +11,7 @@ from .rules import RENAMED, Definition, Rule, order_of
 
 # What generated code calls its own things; an argument of such a name is written `arg_name`.
 _OWN = (
-    "Function PLAIN Tensor UNPACKED add alive allow_graph any_autocast any_wanted apply apply_autocast apply_dual apply_loose "
+    "Function PLAIN Tensor UNPACKED add alive allow_graph any_autocast any_differentiable any_wanted apply apply_autocast apply_dual apply_loose "
     "autocast_state begin body build cast check_shapes compiling copy_back cotangents ctx dual dy dys filled full "
     "flat_outputs forward_mode from_graph getattr grad_enabled grads graph hidden holds_tensor inference inputs isinstance "
     "last_outputs len many metas_of more must_return needs out_of output outputs_of outs packed parts_of probe push "

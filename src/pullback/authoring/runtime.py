@@ -30,6 +30,14 @@ def any_wanted(args: Any) -> bool:
     return False
 
 
+def any_differentiable(values: Any) -> bool:
+    """Whether a tensor among `values` has a dtype that gradients have."""
+    for value in values:  # noqa: SIM110  a compiler traces the loop, not the generator
+        if isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex()):
+            return True
+    return False
+
+
 def out_of(value: Any) -> Any:
     """An op's output without what it keeps."""
     return value.out if isinstance(value, Kept) else value
@@ -111,7 +119,9 @@ def unpack(result: Any) -> Any:
 
 
 def unpack_kept(result: Any) -> Any:
-    """The same for an op that keeps values, whose Function always returns a tuple."""
+    """The same for an op that keeps values, whose Function returns them too where gradients pass through them."""
+    if type(result) is Tensor:
+        return result
     if type(result[-1]) is not Outputs:
         return result[0]
     outputs = result[-1]

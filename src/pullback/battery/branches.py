@@ -27,13 +27,13 @@ _INFERENCE = re.compile(r"(^|_)(train|training|inference|infer|eval|test|grad|sa
 
 
 def other_settings(probe: Probe) -> Iterator[Variant]:
-    """Yield the call with other words where the code compares a word, and with the parameters left at a default, or at None, that the code knows."""
+    """Yield the call with other words or codes where the code compares one, and with parameters left at a default or None that the code knows."""
     evidence = evidence_of(probe)
     if evidence is None or any(slot.star for slot in evidence.slots):
         return
     exact = probe.exact
     for name, value in exact.named:
-        if isinstance(value, str) and name in evidence.traits:
+        if name in evidence.traits and (isinstance(value, str) or _is_code(evidence.traits[name], value)):
             for other in _others(evidence.traits[name], value, name):
                 yield Variant(name, f"{name}={other!r}", exact.variant({name: other}))
     if not exact.kwargs:
@@ -133,6 +133,12 @@ def _others(trait: Trait, value: Any, name: str) -> list[Any]:
     named = [c for c in trait.constants if type(c) is type(value) and c != value][:CHOICES]
     rest = ["none"] if name == "reduction" and {"mean", "sum"} & {value, *named} and "none" not in (value, *named) else []
     return [*named, *rest]
+
+
+def _is_code(trait: Trait, value: Any) -> bool:
+    """Whether a whole number only tells cases apart: the code compares the argument with it and with other whole numbers."""
+    numbers = [c for c in trait.constants if isinstance(c, int) and not isinstance(c, bool)]
+    return isinstance(value, int) and not isinstance(value, bool) and value in numbers and len(numbers) > 1
 
 
 def _runs(evaluator: Evaluator) -> bool:

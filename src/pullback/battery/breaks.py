@@ -13,6 +13,8 @@ from .evaluate import Evaluator, UserCodeError
 from .value import ValueTest
 
 BISECTIONS = 10
+SLIGHTLY = 1e-3
+"""Where a whole number moves by this part of the way, forward shows whether it takes fractions at all."""
 MARGIN = 4
 """How many times the last bisected stretch the search for a break reaches to either side: next to a pole digits are lost before it is met."""
 DECIMALS = 8
@@ -54,9 +56,17 @@ def breaks_on_the_way(base: Evaluator, there: Evaluator, name: str, path: str, s
         singular = _plainest(*sorted(start + part * (end - start) for part in (near, far)))
         return _stands_apart(there, name, singular) or _breaks(lambda part: numeric.flat(at(part).values()), near, far)
     except UserCodeError:
-        return isinstance(start, float)
+        return isinstance(start, float) or _takes(at(SLIGHTLY))
     except (RuntimeError, StopIteration):
         return False
+
+
+def _takes(call: Evaluator) -> bool:
+    try:
+        call.values()
+    except UserCodeError:
+        return False
+    return True
 
 
 def _plainest(low: float, high: float) -> float:

@@ -14,7 +14,7 @@ from .evaluate import Evaluator, UserCodeError
 from .locate import trusted_eager
 from .probe import Probe
 from .rounding import rounded_away, rounding_for
-from .tensors import copy_tensor
+from .tensors import copy_tensor, differentiable
 from .truth import eager
 from .value import InputVerdict, ValueTest
 
@@ -61,7 +61,7 @@ def failures(probe: Probe, evaluator: Evaluator, new: Container[str] = ()) -> li
         edge = _second_opinion(probe, evaluator, wrong)
         if edge is not None:
             found.append(edge)
-    return found or [edge for edge in _nan_everywhere(test, evaluator) if (base := known.get(edge.verdict.path)) is not None and base.ok]
+    return found or [edge for edge in _nan_everywhere(probe, test, evaluator) if (base := known.get(edge.verdict.path)) is not None and base.ok]
 
 
 def _second_opinion(probe: Probe, evaluator: Evaluator, wrong: InputVerdict) -> Edge | None:
@@ -146,9 +146,18 @@ def _moved(evaluator: Evaluator, path: str, value: Tensor, here: list[Tensor]) -
     return [b - a for a, b in zip(here, evaluator.values({path: value}), strict=False) if a.shape == b.shape]
 
 
-def _nan_everywhere(test: ValueTest, evaluator: Evaluator) -> list[Edge]:
-    """Where the forward is NaN as well, nothing can be measured; a gradient of NaN is then worth a note."""
+def _nan_everywhere(probe: Probe, test: ValueTest, evaluator: Evaluator) -> list[Edge]:
+    """Where the forward is NaN or jumps, nothing can be measured.
+
+    A gradient of NaN is then worth a note, and one that is not finite is wrong where forward is finite and so is the gradient by its autograd.
+    """
     for leaf, gradient in zip(evaluator.wanted, test.gradients[0], strict=True):
-        if gradient is not None and bool(torch.isnan(gradient).any()) and bool(torch.isfinite(leaf.template).all()):
+        if gradient is None or not bool(torch.isfinite(leaf.template).all()) or bool(torch.isfinite(gradient).all()):
+            continue
+        if all(bool(torch.isfinite(y).all()) for y in test.outcome.outputs if differentiable(y)) and trusted_eager(probe, leaf.path) is not None:
+            pair = gradient_pair(probe, evaluator, eager(evaluator), leaf.path)
+            if pair is not None and bool(torch.isfinite(pair[1]).all()):
+                return [Edge("nan", InputVerdict(leaf.path, None, got=float("nan")))]
+        if bool(torch.isnan(gradient).any()):
             return [Edge("nan too", InputVerdict(leaf.path, None, got=float("nan")))]
     return []

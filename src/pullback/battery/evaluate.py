@@ -15,7 +15,7 @@ from .. import trees
 from ..capture.calls import Target
 from ..capture.case import Case
 from .process_state import KeptDefaults
-from .tensors import IMMUTABLE, as_the_user_made_it, cast_tensor, copied, copy_tensor, differentiable, move_tensor
+from .tensors import IMMUTABLE, as_the_user_made_it, cast_tensor, copied, copy_tensor, differentiable, is_freed, move_tensor
 
 FORWARD_SEED = 0x5EED
 BACKWARD_SEED = 0xBACC
@@ -251,6 +251,8 @@ class Evaluator:
         Raises:
             UserCodeError: if the checked code raises.
         """
+        if any(map(is_freed, arguments.tensors)):
+            raise UserCodeError("forward", RuntimeError("an earlier call gave back the memory of an argument"))
         try:
             with KeptDefaults():
                 result = self.target.call(*arguments.args, **arguments.kwargs)

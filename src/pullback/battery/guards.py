@@ -14,15 +14,18 @@ from torch import Tensor
 
 from ..report.finding import Finding
 from ..trees import map_leaves
+from . import numeric
 from .evaluate import Evaluator, UserCodeError
 from .probe import Probe
 from .search.domains import ladder
+from .tensors import differentiable
 from .value import ValueTest
 
 VALUE_CODES = frozenset({"PB501", "PB502", "PB510"})
 _TRIANGLES = ((torch.triu, 1), (torch.tril, -1))
 DEPENDENT_CODES = VALUE_CODES | {"PB503", "PB625"}
 MANY_STEPS = 16
+_STATISTIC = re.compile(r"(^|_)(mean|mu|var|std|(r|inv)_?(std|var)|lse|logsumexp|max|norm|sum|softmax)(_|$)", re.IGNORECASE)
 
 
 def guarded(probe: Probe, finding: Finding) -> Finding:
@@ -62,12 +65,6 @@ def guarded(probe: Probe, finding: Finding) -> Finding:
     if finding.code == "PB502":
         return replace(finding, severity="warning", certain=False)  # the ladder holds at the sample, where the gradient is right anyway
     path = finding.attachments.get("input")
-    seen = probe.value.inputs.get(path) if isinstance(path, str) else None
-    if seen is not None and not seen.moves:
-        cause = f"forward gives the same whatever {path} is: its gradient is injected, or it counts with other arguments than the search found"
-        return replace(
-            finding, severity="warning", certain=False, cause=cause, fix=f"Declare the gradient of {path}, or give a call in which it counts."
-        )
     contract = contract_of(probe, path) if isinstance(path, str) else None
     if contract is None:
         return finding
@@ -78,7 +75,7 @@ def _up_to_the_search(probe: Probe, finding: Finding) -> str:
     """Why a finding on searched inputs may be of the search's own making, so that it is not even a warning; empty where it is not.
 
     What an invented function does with grad_output is its own; several invented functions (one the inverse of the other, or its derivative) would
-    have to fit together; and where no input changes the outputs, nothing was measured.
+    have to fit together; an input that changes no output may count with other arguments; and statistics that are passed along belong to the rest.
     """
     if probe.case.origin != "searched":
         return ""
@@ -87,10 +84,30 @@ def _up_to_the_search(probe: Probe, finding: Finding) -> str:
         return f"the search made up {names}, through which grad_output may go"
     if finding.code in VALUE_CODES and len(probe.case.invented) > 1:
         return f"the search made up {names}, which have to fit together"
-    inputs = probe.value.inputs.values()
-    if finding.code == "PB501" and inputs and not any(v.moves for v in inputs):
-        return "no input changes what forward returns: its gradient is injected, or the search found nothing in which the inputs count"
+    path = finding.attachments.get("input")
+    seen = probe.value.inputs.get(path) if isinstance(path, str) else None
+    if finding.code == "PB501" and seen is not None and not seen.moves:
+        return f"forward gives the same whatever {path} is: its gradient is injected, or it counts with other arguments than the search found"
+    if finding.code == "PB501" and (derived := _derived_from_others(probe)):
+        names = " and ".join(f"`{name}`" for name in derived)
+        return f"right only if {names} depend on the other arguments, as statistics do that are passed along: backward returns no gradient for them"
     return ""
+
+
+def _derived_from_others(probe: Probe) -> list[str]:
+    """Floating arguments that are called statistics, on which forward depends and for which backward has no gradient."""
+    found = []
+    for leaf in probe.exact.leaves:
+        if not differentiable(leaf.template) or leaf.wanted or not _STATISTIC.search(leaf.path):
+            continue
+        try:
+            moved = leaf.template + numeric.scale_of(leaf.template) / 8
+            counts = not all(map(torch.equal, probe.exact.values(), probe.exact.values({leaf.path: moved})))
+        except UserCodeError:
+            continue
+        if counts:
+            found.append(leaf.path)
+    return found
 
 
 def _unsettled(probe: Probe) -> str:

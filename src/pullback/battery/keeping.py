@@ -10,7 +10,8 @@ from typing import Literal
 from torch import Tensor
 
 from .. import _compat, trees
-from ..capture.calls import ForwardCall, forward_names, name_of, observed_forward, positional_names
+from ..capture.calls import forward_names, name_of, positional_names
+from ..capture.observed_calls import ForwardCall, observed_forward
 from ..capture.saved import Kept, kept_by, reachable
 from .evaluate import Evaluator, Outcome
 from .probe import Probe

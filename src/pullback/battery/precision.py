@@ -159,7 +159,7 @@ def losses(probe: Probe, place: Evaluator, dtype: torch.dtype, draw: Draw) -> li
         if a is None or b is None or t is None or (reference is None and trusted_eager(probe, leaf.path) is None):
             continue
         magnitude = float(_wide(t).norm())
-        if w is not None and not _distance(w, t) <= SAME * magnitude:
+        if w is not None and bool(torch.isfinite(w).all()) and not _distance(w, t) <= SAME * magnitude:
             continue
         if magnitude > 0 and magnitude < float("inf"):
             error, plain_error = _distance(a, t) / magnitude, _distance(b, t) / magnitude

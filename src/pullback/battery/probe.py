@@ -10,9 +10,10 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from ..capture.calls import BackwardCall, Function, Target, functions_in, name_of, observed_backward, resolve_target
+from ..capture.calls import Function, Target, functions_in, name_of, resolve_target
 from ..capture.case import Case
 from ..capture.modules import with_module_state
+from ..capture.observed_calls import BackwardCall, observed_backward
 from ..declare import Declaration
 from ..report.finding import Finding, Location
 from .draws import drawing, shared, stream
@@ -176,7 +177,7 @@ class Probe:
             return self.native.vjp(outcome, cotangents)
         except UserCodeError as error:
             text = str(error.error)
-            if "not compatible with .grad()" not in text and "incompatible with .grad()" not in text:
+            if ".grad()" not in text and "autograd.grad" not in text:
                 raise
             self.native.through_backward = True
             return self.native.vjp(self.native.forward(), cotangents)

@@ -12,7 +12,8 @@ import torch
 from torch import Tensor
 
 from .. import trees
-from ..capture.calls import Function, methods_of, replaced
+from ..capture.calls import Function, methods_of
+from ..capture.observed_calls import replaced
 from ..capture.saved import reachable
 from .evaluate import Evaluator, Outcome, UserCodeError
 from .probe import Probe

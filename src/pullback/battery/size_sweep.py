@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -20,6 +21,7 @@ from .probe import Probe
 from .refusals import refuses
 from .rounding import rounded_away, rounding_for
 from .sizes import Resizer, Symbol, symbols
+from .special import numbers_among
 from .tensors import copy_tensor, differentiable, random_like
 from .truth import eager
 from .value import SIGNED, InputVerdict, ValueTest
@@ -37,6 +39,7 @@ DRAWS = 10
 """How often index arguments are drawn anew at the sample's sizes."""
 LONE = (7, 3)
 """Further sizes of an axis that changes alone, besides twice its own."""
+_BLOCKS = re.compile(r"block|chunk|tile|group|warp|size", re.IGNORECASE)
 STEPS = 4
 """How many sizes may be tried half-way to one that looks too dear from where the last one was, after that last one."""
 EVEN, ODD = (4, 6, 10), (3, 5, 9)
@@ -56,6 +59,7 @@ class Trial:
         pairs: Whether odd sizes are wrong and even ones, that of the sample among them, right.
         by_chance: Whether the crash is gone when only leading axes change, or a single one: the sizes were equal by chance.
         right: At how many others of six small sizes the gradient is right, where backward raises.
+        below: The number among the arguments below which sizes are wrong, and from which on they are right: ``"budget = 2"``.
     """
 
     symbol: Symbol
@@ -67,6 +71,7 @@ class Trial:
     pairs: bool = False
     by_chance: bool = False
     right: int = 0
+    below: str = ""
 
 
 @dataclass(slots=True)
@@ -141,6 +146,8 @@ class Sweep:
 
     def _explained(self, resizer: Resizer, trial: Trial) -> Trial:
         symbol = trial.symbol
+        if trial.verdict == "wrong":
+            trial = replace(trial, below=self._below(resizer, symbol, trial.size))
         if trial.verdict == "crash" and not symbol.batch:
             trial = replace(trial, right=sum(self._verdict(resizer, symbol, n) == "right" for n in (*EVEN, *ODD) if n != trial.size))
         if trial.verdict == "wrong" and symbol.size % 2 == 0 and trial.size % 2:
@@ -149,6 +156,16 @@ class Sweep:
         if trial.verdict == "crash" and symbol.batch:
             return replace(trial, by_chance=any(self._verdict(resizer, part, trial.size) == "right" for part in symbol.parts()))
         return trial
+
+    def _below(self, resizer: Resizer, symbol: Symbol, size: int) -> str:
+        """The number that a wrong size is smaller than, where sizes from it on are right, whether they are multiples of it or not."""
+        for name, number in numbers_among(self.probe.exact).items():
+            n = math.ceil(number)
+            if not size < n <= symbol.size or name in symbol.numbers or _BLOCKS.search(name):
+                continue
+            if all(self._verdict(resizer, symbol, s) == "right" for s in (n, n + 1, 2 * n + 1) if s != symbol.size):
+                return f"{name} = {number:g}"
+        return ""
 
     def _verdict(self, resizer: Resizer, symbol: Symbol, size: int) -> Verdict:
         evaluator = resizer.resized(symbol, size)

@@ -8,7 +8,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ..capture.calls import BackwardCall, resolve_target
+from ..capture.calls import resolve_target
+from ..capture.observed_calls import BackwardCall
 from .probe import Probe
 
 

@@ -17,12 +17,22 @@ def differentiable(tensor: Tensor) -> bool:
     return tensor.is_floating_point() or tensor.is_complex()
 
 
+def is_freed(tensor: Tensor) -> bool:
+    """Return whether a tensor's memory was given back under it, as reversible layers do until they rebuild it: reading it would end the process."""
+    if tensor.layout is not torch.strided or tensor.numel() == 0 or type(tensor) not in (Tensor, torch.nn.Parameter) or tensor.is_meta:
+        return False
+    last = tensor.storage_offset() + sum((n - 1) * s for n, s in zip(tensor.shape, tensor.stride(), strict=True))
+    return tensor.untyped_storage().nbytes() < (last + 1) * tensor.element_size()
+
+
 def same(a: Tensor | None, b: Tensor | None) -> bool:
     """Return whether two results are the same bits in the same shape and dtype (NaN equals NaN)."""
     if a is None or b is None:
         return a is b
     if a.shape != b.shape or a.dtype != b.dtype:
         return False
+    if is_freed(a) or is_freed(b):
+        return is_freed(a) and is_freed(b)
     if a.layout is not torch.strided or b.layout is not torch.strided:
         return a.layout is b.layout and bool(torch.equal(a.to_dense(), b.to_dense()))
     return bool(torch.equal(a, b)) or bool(torch.allclose(a, b, rtol=0, atol=0, equal_nan=True))
@@ -32,9 +42,11 @@ def copy_tensor(tensor: Tensor, *, like: Tensor | None = None) -> Tensor:
     """Return a detached copy of `tensor`'s values with the strides, Python attributes and Parameter-ness of `like` (default: its own).
 
     No memory is shared; gaps between strided elements hold NaN, so that code which reads them shows. New values for an expanded tensor are not
-    expanded: they could differ where its elements share memory.
+    expanded: they could differ where its elements share memory. What was freed is copied as NaN.
     """
     source = tensor.detach()
+    if is_freed(source):
+        return as_the_user_made_it(torch.full(source.shape, torch.nan if differentiable(source) else 0, dtype=source.dtype), tensor)
     fits = like is not None and like.shape == tensor.shape and (like is tensor or 0 not in like.stride())
     model = like if fits and like is not None else tensor
     if source.layout is not torch.strided or type(tensor) not in (Tensor, torch.nn.Parameter):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .evaluate import Outcome, UserCodeError
 from .probe import Probe
-from .tensors import copy_tensor, same
+from .tensors import copy_tensor, is_freed, same
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,11 +44,13 @@ class Writes:
         in_forward: Writes of forward.
         in_backward: Writes of backward.
         dirty: Paths of inputs that are returned as marked dirty.
+        freed: Paths of tensors whose memory forward gives back, as reversible layers do; what backward puts there is no write.
     """
 
     in_forward: list[Write] = field(default_factory=list)
     in_backward: list[Write] = field(default_factory=list)
     dirty: set[str] = field(default_factory=set)
+    freed: list[str] = field(default_factory=list)
 
 
 def writes(probe: Probe) -> Writes:
@@ -66,19 +68,20 @@ def _observe(probe: Probe) -> Writes:
     arguments = evaluator.arguments()
     before = [copy_tensor(t) for t in arguments.tensors]
     outcome = evaluator.forward(arguments)
+    freed = [leaf.path for leaf, t in zip(probe.native.leaves, arguments.tensors, strict=True) if is_freed(t)]
     between = [copy_tensor(t) for t in arguments.tensors]
-    found = Writes(_changes(probe, before, between), [], _dirty(probe, outcome))
+    found = Writes(_changes(probe, before, between, freed), [], _dirty(probe, outcome), freed)
     if outcome.carrying:
         with contextlib.suppress(UserCodeError):
             evaluator.vjp(outcome, probe.cotangents(outcome))
-        found.in_backward = _changes(probe, between, arguments.tensors)
+        found.in_backward = _changes(probe, between, arguments.tensors, freed)
     return found
 
 
-def _changes(probe: Probe, before: Iterable[Tensor], after: Iterable[Tensor]) -> list[Write]:
+def _changes(probe: Probe, before: Iterable[Tensor], after: Iterable[Tensor], freed: Sequence[str]) -> list[Write]:
     found: list[Write] = []
     for leaf, then, now in zip(probe.native.leaves, before, after, strict=True):
-        if same(now.detach(), then):
+        if leaf.path in freed or same(now.detach(), then):
             continue
         count = then.numel()
         changed = int((now.detach() != then).sum()) if now.shape == then.shape and then.layout is torch.strided else count

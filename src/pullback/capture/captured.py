@@ -15,8 +15,9 @@ from torch import Tensor
 
 from .. import _compat, trees
 from ..report.finding import Location
-from .calls import Function, methods_of, relative_path, replaced
+from .calls import Function, methods_of, relative_path
 from .frames import is_readers
+from .observed_calls import replaced
 from .saved import reachable, saved_names
 
 _LIFTS = ("lift_fresh", "lift_fresh_copy", "lift")

@@ -53,7 +53,8 @@ class Entering(Operations):
         if scope is None:
             self._touch_all(node, arguments)
             return derived(*arguments, *keywords.values())
-        outer = (self.scope, self.outer, self.source, self.site, self.via, self.returns, self.globals, list(self.guards))
+        outer = (self.scope, self.outer, self.source, self.site, self.via, self.returns, self.globals, list(self.guards), self.settled)
+        self.settled = _settled(function, node, len(arguments) - len(node.args))
         self.scope, self.outer, self.source = scope, target.scope, target.source
         self.site, self.via, self.returns, self.globals = self.site or node, (*self.via, getattr(function, "name", "<lambda>")), [], set()
         self.stack.append(id(function))
@@ -63,11 +64,25 @@ class Entering(Operations):
             self.returns.append(NONE)
         self.stack.pop()
         returned = self.returns
-        self.scope, self.outer, self.source, self.site, self.via, self.returns, self.globals, self.guards = outer
+        self.scope, self.outer, self.source, self.site, self.via, self.returns, self.globals, self.guards, self.settled = outer
         result = returned[0] if returned else NONE
         for value in returned[1:]:
             result = join(result, value)
         return replace(result, unbound=None) if result.unbound is not None else result
+
+
+def _settled(function: ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda, call: ast.Call, bound: int) -> dict[str, bool]:
+    """The flags of a function that a call, or their defaults, set to True or False for good; `bound` parameters before the call's own are taken."""
+    positional = [p.arg for p in (*function.args.posonlyargs, *function.args.args)]
+    given: dict[str, ast.expr] = {}
+    if function.args.defaults:
+        given.update(zip(positional[-len(function.args.defaults) :], function.args.defaults, strict=True))
+    given.update({p.arg: d for p, d in zip(function.args.kwonlyargs, function.args.kw_defaults, strict=True) if d is not None})
+    given.update(zip(positional[bound:], call.args, strict=False))
+    given.update({k.arg: k.value for k in call.keywords if k.arg})
+    flags = {name: node.value for name, node in given.items() if isinstance(node, ast.Constant) and isinstance(node.value, bool)}
+    written = {n.id for n in walk(function) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)} if flags else set()
+    return {name: value for name, value in flags.items() if name not in written}
 
 
 def _is_enterable(node: ast.FunctionDef) -> bool:

@@ -15,12 +15,20 @@ _CONTAINERS = frozenset(("list", "List", "dict", "Dict", "tuple", "Tuple", "Sequ
 
 
 def differentiated(backward: Iterable[ast.AST], inputs: int) -> set[int]:
-    """Return the places at which backward, given as its nodes, writes out something else than None: those inputs are floating point tensors."""
+    """Return the places at which backward, given as its nodes, writes out something else than None: those inputs are floating point tensors.
+
+    Args:
+        backward: The nodes.
+        inputs: How many arguments forward takes; 0 where any number.
+    """
     found: set[int] = set()
     for node in backward:
         if not isinstance(node, ast.Return) or node.value is None:
             continue
-        places = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value] if inputs == 1 else []
+        value = node.value
+        if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add) and isinstance(value.left, ast.Tuple):
+            value = value.left
+        places = value.elts if isinstance(value, ast.Tuple) else [value] if inputs == 1 else []
         for index, place in enumerate(places):
             if isinstance(place, ast.Starred):
                 break

@@ -179,7 +179,7 @@ class ClassFacts:
 
     def gets_gradient(self, index: int) -> bool:
         """Whether some path returns something else than None for an input."""
-        if len(self.inputs) == 1 and any(f.items is None and not f.bare for f in self.gradients):
+        if len(self.inputs) == 1 and self.vararg_index is None and any(f.items is None and not f.bare for f in self.gradients):
             return True
         return any(not v.is_none for v in self.gradient(index))
 
@@ -303,7 +303,7 @@ def _method(facts: ClassFacts, name: str, *, ctx: bool) -> Method | None:
 
 def _inputs(facts: ClassFacts, forward: Method) -> None:
     tensors = used_as_tensors(forward.nodes, facts.setup.nodes if facts.setup else ())
-    trained = differentiated(facts.backward.nodes if facts.backward else (), len(forward.positional))
+    trained = differentiated(facts.backward.nodes if facts.backward else (), len(forward.positional) if forward.vararg is None else 0)
     first_default = forward.required
     defaults = forward.node.args.defaults
     for index, argument in enumerate(forward.positional):

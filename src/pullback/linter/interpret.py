@@ -59,6 +59,7 @@ class Interpreter(Bindings):
         self.fresh = 0
         self.flag_sink: list[int | str] | None = None
         self.named_tests: dict[str, ast.expr] = {}
+        self.settled: dict[str, bool] = {}
 
     def run(self, node: ast.FunctionDef | ast.AsyncFunctionDef, arguments: Scope) -> None:
         """Read a method whose parameters have the given values."""
@@ -130,6 +131,9 @@ class Interpreter(Bindings):
         return told_by(self.named_tests.get(test.id, test) if isinstance(test, ast.Name) else test)
 
     def do_if(self, node: ast.If) -> bool | None:
+        known = self.settled.get(node.test.id) if isinstance(node.test, ast.Name) else None
+        if known is not None:
+            return None if self.block(node.body if known else node.orelse) else False
         guard = self.guard(node.test)
         other = replace(guard, positive=not guard.positive)
         before = self.scope

@@ -14,17 +14,11 @@ import torch
 from torch import Tensor
 
 from ..capture.authored import Written, attributes, is_generated, written
-from ..capture.calls import (
-    Function,
-    backward_of,
-    forward_names,
-    methods_of,
-    positional_names,
-    replaced,
-)
+from ..capture.calls import Function, backward_of, forward_names, methods_of, positional_names
 from ..capture.graph import leaf_of
 from ..capture.held import held_by
 from ..capture.library import without_metadata
+from ..capture.observed_calls import replaced
 from ..capture.saved import storage_bytes
 from ..report.clean import clean
 from ..report.finding import Location

@@ -778,3 +778,31 @@ kills.append(pb.case(Composites, *layers()))
 kills.append(pb.case(Steps, *motion()))
 spares.append(pb.case(CompositesOverBackground, *layers()))
 spares.append(pb.case(StepsEitherWay, *motion()))
+
+
+class Directions(torch.autograd.Function):
+    """Rows of length 1; a row of zeros stays one, where forward jumps and backward divides by its length."""
+
+    @staticmethod
+    def forward(ctx, rows):
+        length = rows.norm(dim=-1, keepdim=True)
+        unit = torch.where(length > 0, rows / torch.where(length > 0, length, 1.0), 0.0)
+        ctx.save_for_backward(unit, length)
+        return unit
+
+    @staticmethod
+    def backward(ctx, dy):
+        unit, length = ctx.saved_tensors
+        return (dy - unit * (unit * dy).sum(-1, keepdim=True)) / length
+
+
+class DirectionsOfAny(Directions):
+    @staticmethod
+    def backward(ctx, dy):
+        unit, length = ctx.saved_tensors
+        moved = (dy - unit * (unit * dy).sum(-1, keepdim=True)) / torch.where(length > 0, length, 1.0)
+        return torch.where(length > 0, moved, 0.0)
+
+
+kills.append(pb.case(Directions, torch.linspace(-1, 2, 12, dtype=torch.float64).reshape(4, 3).requires_grad_()))
+spares.append(pb.case(DirectionsOfAny, torch.linspace(-1, 2, 12, dtype=torch.float64).reshape(4, 3).requires_grad_()))

@@ -92,3 +92,46 @@ spares = [
     pb.case(Product, x(0), x(0)),
     pb.case(Exp, x(4)),
 ]
+
+
+class Spikes(torch.autograd.Function):
+    """A step with a steep sigmoid's derivative, written so that it is inf / inf a little below the threshold."""
+
+    @staticmethod
+    def forward(ctx, membrane, slope=25):
+        ctx.save_for_backward(membrane)
+        ctx.slope = slope
+        return (membrane > 0).to(membrane.dtype)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (membrane,) = ctx.saved_tensors
+        e = (-ctx.slope * membrane).exp()
+        return dy * ctx.slope * e / (1 + e) ** 2, None
+
+
+class SpikesStably(Spikes):
+    @staticmethod
+    def backward(ctx, dy):
+        (membrane,) = ctx.saved_tensors
+        s = (ctx.slope * membrane).sigmoid()
+        return dy * ctx.slope * s * (1 - s), None
+
+
+class LogOfTail(torch.autograd.Function):
+    """Far in the tail density over distribution is 0 / 0, in float64 too."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.special.log_ndtr(x)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return dy * (-x * x / 2).exp() / (2 * torch.pi) ** 0.5 / torch.special.ndtr(x)
+
+
+kills.append(pb.case(Spikes, x(4, 5, dtype=torch.float32)))
+kills.append(pb.case(LogOfTail, torch.linspace(-2, 2, 6, dtype=torch.float64).requires_grad_()))
+spares.append(pb.case(SpikesStably, x(4, 5, dtype=torch.float32)))

@@ -576,3 +576,165 @@ class InterpolatesKnots(torch.autograd.Function):
 kills.append(pb.case(TakesRows, x(5, 3), torch.tensor([0, 2, 3, 4])))
 spares.append(pb.case(SumsSegments, torch.tensor([0, 3]), torch.tensor([3, 4]), x(7)))
 spares.append(pb.case(InterpolatesKnots, torch.linspace(0.05, 0.9, 5, dtype=torch.float64).requires_grad_(), x(6, 2), 6))
+
+
+class FullyConnected(torch.autograd.Function):
+    """Any number of leading axes, as forward says."""
+
+    @staticmethod
+    def forward(ctx, x, w, bias):
+        ctx.save_for_backward(x, w)
+        return torch.addmm(bias, x, w.t()) if x.dim() == 2 else x @ w.t() + bias
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy @ w, dy.flatten(0, -2).t() @ x.flatten(0, -2), dy.flatten(0, -2).sum(0)
+
+
+class FullyConnectedMatrices(FullyConnected):
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy @ w, dy.t() @ x, dy.sum(0)
+
+
+class MatricesOnly(FullyConnectedMatrices):
+    """Takes stacks of matrices by broadcasting; nothing says that they are meant."""
+
+    @staticmethod
+    def forward(ctx, x, w, bias):
+        ctx.save_for_backward(x, w)
+        return x @ w.t() + bias
+
+
+class Centres(torch.autograd.Function):
+    """Deviations from the mean of all entries behind the first two axes."""
+
+    @staticmethod
+    def forward(ctx, x):
+        z = x.reshape(x.shape[0], x.shape[1], -1)
+        ctx.save_for_backward(x)
+        return (z - z.mean(-1, keepdim=True)).square().view(x.shape)
+
+    @staticmethod
+    def gradient(x, dy, entries):
+        z = x.reshape(x.shape[0], x.shape[1], -1)
+        d = 2 * (z - z.mean(-1, keepdim=True)) * dy.reshape(z.shape)
+        return (d - d.sum(-1, keepdim=True) / entries).view(x.shape)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return Centres.gradient(x, dy, x[0, 0].numel())
+
+
+class CentresByLastAxis(Centres):
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return Centres.gradient(x, dy, dy.shape[-1])
+
+
+class PerGroup(torch.autograd.Function):
+    """The second argument may lack the axis of groups."""
+
+    @staticmethod
+    def forward(ctx, u, b):
+        ctx.grouped = b.dim() != 2
+        b = b if ctx.grouped else b[:, None]
+        ctx.save_for_backward(u, b)
+        length = u.shape[-1]
+        return (u.view(len(u), b.shape[1], -1, length) * b[:, :, None]).view(u.shape)
+
+    @staticmethod
+    def backward(ctx, dy):
+        u, b = ctx.saved_tensors
+        length = u.shape[-1]
+        dy = dy.view(len(u), b.shape[1], -1, length)
+        db = (dy * u.view(dy.shape)).sum(2)
+        return (dy * b[:, :, None]).view(u.shape), db if ctx.grouped else db[:, 0]
+
+
+class PerGroupKeepsAxis(PerGroup):
+    @staticmethod
+    def backward(ctx, dy):
+        u, b = ctx.saved_tensors
+        length = u.shape[-1]
+        dy = dy.view(len(u), b.shape[1], -1, length)
+        return (dy * b[:, :, None]).view(u.shape), (dy * u.view(dy.shape)).sum(2)
+
+
+class PicksClass(torch.autograd.Function):
+    """Indexing takes a third axis, of which nobody thought."""
+
+    @staticmethod
+    def forward(ctx, logits, target):
+        p = logits.softmax(-1)
+        rows = torch.arange(len(target), device=logits.device)
+        ctx.save_for_backward(p, target)
+        return -p[rows, target].log()
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        p, target = ctx.saved_tensors
+        d = p.clone()
+        d[torch.arange(len(target), device=p.device), target] -= 1
+        return d * dy[:, None], None
+
+
+kills += [
+    pb.case(FullyConnectedMatrices, x(3, 4), x(5, 4), x(5)),
+    pb.case(CentresByLastAxis, x(2, 3, 5)),
+    pb.case(PerGroupKeepsAxis, x(2, 4, 5), x(2, 2, 5)),
+]
+spares += [
+    pb.case(FullyConnected, x(3, 4), x(5, 4), x(5)),
+    pb.case(MatricesOnly, x(3, 4), x(5, 4), x(5)),
+    pb.case(Centres, x(2, 3, 5)),
+    pb.case(PerGroup, x(2, 4, 5), x(2, 2, 5)),
+    pb.case(PicksClass, x(3, 5), torch.tensor([0, 4, 2])),
+]
+
+
+class SpendsBudget(torch.autograd.Function):
+    """Weights between 0 and 1 that spend a budget; fewer entries than the budget cannot, and forward then gives all ones."""
+
+    @staticmethod
+    def forward(ctx, x, budget):
+        low, high = x.amin(-1, keepdim=True) - 1, x.amax(-1, keepdim=True)
+        for _ in range(60):
+            middle = (low + high) / 2
+            enough = (x - middle).clamp(0, 1).sum(-1, keepdim=True) >= budget
+            low, high = torch.where(enough, middle, low), torch.where(enough, high, middle)
+        y = (x - low).clamp(0, 1)
+        ctx.save_for_backward((y > 0) & (y < 1))
+        return torch.where(torch.tensor(x.shape[-1] < budget), x, y)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (inside,) = ctx.saved_tensors
+        g = dy * inside
+        return g - g.sum(-1, keepdim=True) / inside.sum(-1, keepdim=True).clamp(min=1) * inside, None
+
+
+class BelowBlock(Linear):
+    """Wrong for fewer rows than a block has, which is no contract."""
+
+    @staticmethod
+    def forward(ctx, x, w, block):
+        ctx.block = block
+        return Linear.forward(ctx, x, w)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy @ w.t(), (x.t() @ dy) * (len(x) >= ctx.block), None
+
+
+kills.append(pb.case(BelowBlock, x(4, 3), x(3, 2), 2))
+spares.append(pb.case(SpendsBudget, torch.linspace(-0.4, 0.5, 12, dtype=torch.float64).reshape(2, 6).requires_grad_(), 2))

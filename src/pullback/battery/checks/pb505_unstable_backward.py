@@ -37,7 +37,8 @@ class UnstableBackward(Check):
         Use the stable form: ``torch.sigmoid``, ``logsumexp``, ``log1p``, ``expm1``, or subtract the maximum first.
 
     Limits:
-        Without a measuring stick (autograd of the forward that agrees with differences, or a reference) nothing is claimed.
+        Without a measuring stick (autograd of the forward that agrees with differences, or a reference) nothing is claimed, but that a surrogate
+        (a spike, a quantiser) must not be NaN at a magnitude of up to 100.
     """
 
     code = "PB505"
@@ -45,6 +46,10 @@ class UnstableBackward(Check):
     severity = "warning"
 
     def run(self, probe: Probe) -> Iterator[Finding]:
+        surrogates = [leaf.path for leaf in probe.exact.wanted if probe.declaration.deliberate or probe.deliberate(leaf.path)]
+        if surrogates and not probe.repeats.forward_draws:
+            yield from self._of_surrogates(probe, surrogates)
+            return
         if probe.declaration.deliberate or probe.nonlinearity is not None or probe.value.wrong:
             raise Skipped("the gradient is not the forward's derivative")
         if probe.repeats.forward_draws:
@@ -66,6 +71,28 @@ class UnstableBackward(Check):
                         yield self._unstable(probe, loss, where, size)
         if not measured and refusal is not None:
             raise Unsupported(f"float32, or values of that size, are refused: {refusal.short}")
+
+    def _of_surrogates(self, probe: Probe, paths: list[str]) -> Iterator[Finding]:
+        """Nothing says what a surrogate should be, but NaN it should not."""
+        if _nan_at(probe.exact) != set():
+            raise Skipped("the gradient of a surrogate is NaN at the sample, or float32 is refused")
+        reported: set[str] = set()
+        for size in (LARGE, -LARGE):
+            for where, place in _scaled(probe, size):
+                for path in sorted((_nan_at(place) or set()).intersection(paths) - reported):
+                    reported.add(path)
+                    yield self._nan(probe, path, where)
+
+    def _nan(self, probe: Probe, path: str, where: str) -> Finding:
+        return self.finding(
+            probe,
+            f"{gradient_name(path)} of {probe.backward_name} is NaN {where}, where forward is finite",
+            severity="note" if probe.case.invented else "warning",
+            evidence=[Evidence(f"{gradient_name(path)} in float32 {where}", "nan", "a number, as at the sample")],
+            cause="an intermediate of backward overflows at this magnitude: inf / inf, or 0 * inf",
+            fix="Use the stable form of the formula: torch.sigmoid for exp(x) / (1 + exp(x)), exp(-|x|) for exp(-x), or clamp before exp.",
+            path=path,
+        )
 
     def _unstable(self, probe: Probe, loss: Loss, where: str, size: float) -> Finding:
         infinite = loss.error == float("inf")
@@ -99,6 +126,19 @@ def _scaled(probe: Probe, size: float) -> Iterator[tuple[str, Evaluator]]:
         place = exact.variant({path: values[path] for path in paths})
         place.hold_everything = exact.hold_everything
         yield f"at {' and '.join(paths)} scaled to {size:g}", place
+
+
+def _nan_at(place: Evaluator) -> set[str] | None:
+    """Return the inputs whose gradients are NaN in float32; None where float32 is refused, or forward is not finite."""
+    low = place.cast(torch.float32)
+    try:
+        outcome = low.forward()
+        gradients = low.vjp(outcome, [torch.ones_like(y) for y in outcome.live])
+    except UserCodeError:
+        return None
+    if not all(bool(torch.isfinite(y).all()) for y in outcome.outputs if y.is_floating_point()):
+        return None
+    return {leaf.path for leaf, g in zip(low.wanted, gradients, strict=True) if g is not None and bool(torch.isnan(g).any())}
 
 
 def _losses(probe: Probe, place: Evaluator) -> list[Loss]:

@@ -10,7 +10,8 @@ from typing import Any
 
 import torch
 
-from ...capture.calls import BackwardCall, backward_of, name_of, observed_backward
+from ...capture.calls import backward_of, name_of
+from ...capture.observed_calls import BackwardCall, observed_backward
 from ...report.finding import Evidence, Finding
 from ..base import Check
 from ..evaluate import Evaluator, UserCodeError

@@ -9,7 +9,8 @@ from itertools import chain, islice
 
 from torch import Tensor
 
-from ...capture.calls import BackwardCall, name_of, observed_backward
+from ...capture.calls import name_of
+from ...capture.observed_calls import BackwardCall, observed_backward
 from ...report.finding import Evidence, Finding
 from ..base import Check
 from ..branches import other_settings

@@ -43,6 +43,15 @@ class MutatesInput(Check):
 
     def run(self, probe: Probe) -> Iterator[Finding]:
         found = writes(probe)
+        for path in found.freed:
+            yield self.finding(
+                probe,
+                f"forward of {probe.target.name} gives back the memory of {path}",
+                severity="note",
+                location=probe.forward_location,
+                evidence=[Evidence(f"the memory of {path} is gone after forward")],
+                fix=f"Nothing, if no caller reads {path} before backward has rebuilt it; reading it earlier ends the process.",
+            )
         for write in found.in_forward:
             if write.path not in found.dirty:
                 yield self._forward(probe, write)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from ...capture.calls import observed_backward
+from ...capture.observed_calls import observed_backward
 from ...capture.saved import reachable
 from ...report.finding import JSON, Evidence, Finding
 from .. import tolerance

@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
-from ...capture.calls import methods_of, replaced
+from ...capture.calls import methods_of
+from ...capture.observed_calls import replaced
 from ...report.finding import Evidence, Finding
 from .. import randomness, tolerance
 from ..base import Check, Skipped

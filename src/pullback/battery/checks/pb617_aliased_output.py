@@ -10,7 +10,8 @@ from typing import Any
 from torch import Tensor
 
 from ... import _compat
-from ...capture.calls import ForwardCall, Function, name_of, observed_forward, resolve_target
+from ...capture.calls import Function, name_of, resolve_target
+from ...capture.observed_calls import ForwardCall, observed_forward
 from ...report.finding import Evidence, Finding, Severity
 from ..base import Check
 from ..evaluate import Evaluator, UserCodeError

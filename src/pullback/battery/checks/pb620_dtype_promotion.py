@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ... import trees
-from ...capture.calls import ForwardCall, observed_backward
+from ...capture.observed_calls import ForwardCall, observed_backward
 from ...capture.saved import reachable
 from ...report.finding import Evidence, Finding
 from ..base import Check, Skipped

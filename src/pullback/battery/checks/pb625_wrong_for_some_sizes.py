@@ -11,6 +11,7 @@ from types import FunctionType
 from ...report.finding import Evidence, Finding, Severity
 from ..base import Check, Skipped
 from ..locate import locate_at
+from ..more_axes import Reranked, other_ranks
 from ..probe import Probe
 from ..refusals import blames_torch
 from ..size_sweep import Sweep, Trial
@@ -37,7 +38,8 @@ class WrongForSomeSizes(Check):
         two, 1025, and more than 65,536 elements where time allows. New contents are drawn from the old ones. The gradient is judged by value wherever
         forward takes the size and the gradient is right at the sample's; the smallest failing size is found by bisection. Then one of two equal
         axes of a tensor changes alone, and an axis of size 1 grows, where forward takes it and what was added changes its results: a wrong value
-        there is a warning.
+        there is a warning. Last, arguments get an axis more, in front or at the end, and one less where the code asks for their rank: a wrong value
+        is a warning, and so is an error of backward where the code asks for the rank.
 
     Example:
         ``for i in range(0, n, step): grad_w = ...`` (overwritten by each chunk); ``n // 64`` blocks; ``row * width`` in 16 bits.
@@ -49,7 +51,8 @@ class WrongForSomeSizes(Check):
         The sweep stops after half a second (5 s with ``--thorough``). Sizes that belong together without being equal (n and n - 1, n and n / 2)
         change alone: an error of backward there is a note, unless the size is the batch (an error), or other sizes of the same axis are right (a
         warning). A gradient that is wrong for every odd size and right for
-        every even one is a note where forward splits in halves (rotary embeddings, gated units).
+        every even one is a note where forward splits in halves (rotary embeddings, gated units), and so is one that is wrong only for sizes below
+        a number among the arguments (a budget, a count of neighbours).
     """
 
     code = "PB625"
@@ -65,8 +68,35 @@ class WrongForSomeSizes(Check):
         for trial in sweep.run():
             found = True
             yield self._wrong(probe, trial) if trial.verdict == "wrong" else self._crash(probe, trial)
+        if sweep.values:
+            for other in other_ranks(probe):
+                found = True
+                yield self._of_rank(probe, other)
         if not found and not sweep.tried:
             raise Skipped("forward takes no other size")
+
+    def _of_rank(self, probe: Probe, other: Reranked) -> Finding:
+        where = f"{' and '.join(other.paths)} of {other.rank} axes"
+        evidence = [] if other.error is None else [Evidence(f"with {where}", other.error.short, "a gradient, or a refusal in forward")]
+        what = "raises"
+        path = None
+        if other.edge is not None:
+            path = other.edge.verdict.path
+            spot = locate_at(probe, path, other.evaluator)
+            evidence = [
+                other.edge.verdict.evidence(f"with {where}, {path} moved along a random direction"),
+                *([] if spot is None else [spot.evidence]),
+            ]
+            what = f"returns a wrong {gradient_name(path)}"
+        return self.finding(
+            probe,
+            f"{probe.backward_name} {what} with {where}, which forward accepts; with {other.usual} it is right",
+            severity="warning",
+            evidence=evidence,
+            cause="backward counts or reduces axes as the sample has them",
+            fix="Fold leading axes alike in forward and backward, or refuse other ranks in forward.",
+            path=path,
+        )
 
     def _wrong(self, probe: Probe, trial: Trial) -> Finding:
         value = trial.value
@@ -76,7 +106,9 @@ class WrongForSomeSizes(Check):
         spot = None if there is None else locate_at(probe, value.path, there)
         halves = trial.pairs and halves_in_forward(probe)
         stays = trial.symbol.stays
-        severity: Severity = "note" if halves or not (trial.symbol.joint or stays) else "warning" if probe.case.invented or stays else "error"
+        severity: Severity = (
+            "note" if halves or trial.below or not (trial.symbol.joint or stays) else "warning" if probe.case.invented or stays else "error"
+        )
         return self.finding(
             probe,
             f"{probe.backward_name} returns a wrong {name} when {trial.symbol.said} is {trial.size}" + (f" and {stays}" if stays else ""),
@@ -88,11 +120,15 @@ class WrongForSomeSizes(Check):
             attachments=None if spot is None else spot.attachments,
             cause="forward splits in halves, and every even size is right"
             if halves
+            else f"the size is below {trial.below}; from there on every size is right"
+            if trial.below
             else "backward takes one axis for another of the same size, or looks only at the first entry of an axis of size 1"
             if stays
             else "a block, chunk or index in backward fits only some sizes",
             fix="Refuse odd sizes in forward."
             if halves
+            else "Refuse such sizes in forward."
+            if trial.below
             else "Look for a loop that overwrites instead of adding, a tail that is left out, the size of another axis, or a narrow index.",
             path=value.path,
         )

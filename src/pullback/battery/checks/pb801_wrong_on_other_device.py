@@ -10,8 +10,9 @@ import torch
 from torch import Tensor
 
 from ... import _compat, trees
-from ...capture.calls import ForwardCall, backward_of
+from ...capture.calls import backward_of
 from ...capture.library import op_behind, stand_in, without_metadata
+from ...capture.observed_calls import ForwardCall
 from ...capture.saved import reachable
 from ...report.clean import clean
 from ...report.finding import Evidence, Finding

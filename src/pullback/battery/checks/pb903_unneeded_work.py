@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from torch import Tensor
 
 from ... import _compat
-from ...capture.calls import BackwardCall, forward_names, observed_backward, positional_names
+from ...capture.calls import forward_names, positional_names
+from ...capture.observed_calls import BackwardCall, observed_backward
 from ...report.finding import Evidence, Finding
 from ..base import Check
 from ..evaluate import UserCodeError

@@ -62,7 +62,7 @@ class Rotate(torch.autograd.Function):
                 node = event.node
                 if event.via or not isinstance(node, ast.Attribute) or node.attr not in names.METHODS_TESTED or id(node) in seen:
                     continue
-                if (isinstance(node.value, ast.Name) and node.value.id == method.ctx) or "dtype" in facts.text(node.value):
+                if not _may_be_tensor(node.value, method.ctx) or "dtype" in facts.text(node.value):
                     continue
                 seen.add(id(node))
                 yield Hit(
@@ -71,3 +71,10 @@ class Rotate(torch.autograd.Function):
                     fix=f"{facts.text(node)}()",
                     edits=insert_after(facts, node, "()"),
                 )
+
+
+def _may_be_tensor(node: ast.expr, ctx: str | None) -> bool:
+    """Whether an expression may be a tensor: a name other than ctx, or what ctx keeps; attributes of other things have attributes of their own."""
+    if isinstance(node, ast.Name):
+        return node.id != ctx
+    return not isinstance(node, ast.Attribute) or (isinstance(node.value, ast.Name) and node.value.id == ctx)

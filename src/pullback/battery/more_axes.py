@@ -1,0 +1,152 @@
+"""The same call with arguments of another rank: one more axis, in front or at the end, or one less where the code asks how many there are."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from ..capture.calls import backward_of
+from .edges import Edge, failures
+from .evaluate import Evaluator, Leaf, UserCodeError
+from .probe import Probe
+from .refusals import blames_torch, refuses
+from .sizes import main_leaf, resizable_leaves
+from .tensors import differentiable
+
+BUDGET = 0.15
+_ASKED = re.compile(
+    r"\b(\w+)\.(?:dim\(\)|ndim\b|ndimension\(\))|len\((\w+)\.(?:shape|size\(\))\)|\b(\w+)\.(?:view|reshape)\(-1, ?[^-)]|\b(\w+)\.shape\[:-1\]"
+)
+_FOLDED = r"\b{}\.(?:(?:view|reshape)\([^)]*, ?-1\)|flatten\([12]|shape\[2:\])"
+"""How forward folds the last axes of an argument: only then is one more there meant, since indexing takes any number of them."""
+_COMPARED = re.compile(r"(?:\b(\w+)\.(?:dim\(\)|ndim|ndimension\(\))|len\((\w+)\.shape\)) *(==|!=|<=|<|>=|>) *(\d)")
+"""A rank that is asked for by its number: only then may an argument have an axis less than in the sample."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reranked:
+    """The call with arguments of another rank, at which backward is wrong or raises.
+
+    Args:
+        paths: The arguments.
+        rank: How many axes the first of them has.
+        usual: How many it has in the sample.
+        evaluator: The call.
+        edge: What is wrong, or None where backward raises.
+        error: What backward raises.
+    """
+
+    paths: tuple[str, ...]
+    rank: int
+    usual: int
+    evaluator: Evaluator
+    edge: Edge | None = None
+    error: UserCodeError | None = None
+
+
+def other_ranks(probe: Probe) -> Iterator[Reranked]:
+    """Yield what goes wrong at another rank that forward takes, once for every input, or for every error.
+
+    Errors of backward count only where the code asks for the rank of what was changed: forward may take by broadcasting what was never meant.
+    """
+    end = time.thread_time() + BUDGET
+    text = _text(probe)
+    asked = {name for names in _ASKED.findall(text) for name in names if name}
+    told: set[str] = set()
+    for paths, change in _changes(probe.exact, text):
+        if time.thread_time() > end:
+            return
+        leaves = {leaf.path: leaf for leaf in probe.exact.leaves}
+        evaluator = probe.exact.variant({path: change(leaves[path].template) for path in paths})
+        usual = leaves[paths[0]].template.dim()
+        rank = change(leaves[paths[0]].template).dim()
+        if rank > usual and not _taken(probe, evaluator, leading=change is _in_front):
+            continue
+        try:
+            edges = failures(probe, evaluator)
+        except UserCodeError as error:
+            meant = error.stage == "backward" and not refuses(error) and not blames_torch(error) and not asked.isdisjoint(paths)
+            if meant and "" not in told:
+                told.add("")
+                yield Reranked(paths, rank, usual, evaluator, error=error)
+            continue
+        for edge in edges:
+            if edge.kind != "nan too" and edge.verdict.path not in told:
+                told.add(edge.verdict.path)
+                yield Reranked(paths, rank, usual, evaluator, edge)
+
+
+def _changes(evaluator: Evaluator, text: str) -> Iterator[tuple[tuple[str, ...], Callable[[Tensor], Tensor]]]:
+    leaves = resizable_leaves(evaluator)
+    main = main_leaf(leaves)
+    if main is None:
+        return
+    for paths in _together(main, leaves):
+        yield paths, _in_front
+        if re.search(_FOLDED.format(re.escape(main.path)), text):
+            yield paths, _at_end
+    lower = _lower(text)
+    for leaf in leaves:
+        if (leaf.path, leaf.template.dim() - 1) in lower:
+            for dim in range(leaf.template.dim() - 1):
+                yield (leaf.path,), lambda t, dim=dim: t.select(dim, 0).clone()
+
+
+def _together(main: Leaf, leaves: list[Leaf]) -> list[tuple[str, ...]]:
+    """The largest argument alone, with those of its shape, and with those of its rank."""
+    shape = tuple(leaf.path for leaf in leaves if leaf.template.shape == main.template.shape and leaf is not main)
+    rank = tuple(leaf.path for leaf in leaves if leaf.template.dim() == main.template.dim() and leaf is not main)
+    return list(dict.fromkeys(((main.path,), (main.path, *shape), (main.path, *rank))))
+
+
+def _in_front(t: Tensor) -> Tensor:
+    return torch.stack([t, _moved(t)])
+
+
+def _at_end(t: Tensor) -> Tensor:
+    return torch.stack([t, _moved(t)], -1)
+
+
+def _moved(t: Tensor) -> Tensor:
+    return 0.9 * t + 0.1 * t.flip(0) if differentiable(t) else t
+
+
+def _taken(probe: Probe, evaluator: Evaluator, *, leading: bool) -> bool:
+    """Whether forward takes one more axis and hands it on to every output; an axis in front as a batch, of which the sample is the first."""
+    base = probe.baseline.outcome
+    if base is None:
+        return False
+    try:
+        outcome = evaluator.forward()
+    except UserCodeError:
+        return False
+    if len(outcome.outputs) != len(base.outputs) or not outcome.carrying:
+        return False
+    for now, then in zip(outcome.outputs, base.outputs, strict=True):
+        if now.dim() != then.dim() + 1 or now.numel() != 2 * then.numel() or not bool(torch.isfinite(now).all()):
+            return False
+        if leading and not (now.shape[1:] == then.shape and torch.allclose(now[0].to(then.dtype), then, rtol=1e-6, atol=1e-6)):
+            return False
+    return True
+
+
+def _text(probe: Probe) -> str:
+    """The text of forward and backward, as far as it can be read."""
+    function = probe.target.described
+    text = ""
+    for method in (function.forward, backward_of(function)) if function is not None else ():
+        with contextlib.suppress(TypeError, OSError):
+            text += inspect.getsource(inspect.unwrap(method))
+    return text
+
+
+def _lower(text: str) -> set[tuple[str, int]]:
+    """The ranks that the code asks names for: three for `b.dim() == 3`, and for `b.dim() < 4`."""
+    return {(a or b, int(number) - (sign == "<") + (sign == ">")) for a, b, sign, number in _COMPARED.findall(text)}
