@@ -138,7 +138,7 @@ def lint_file(path: Path, settings: Settings, project: Project | None = None, da
 def is_candidate(data: bytes) -> bool:
     """Return whether a file may define a Function, from its text alone."""
     own = b"def backward" in data or b"def vjp" in data
-    return own or (b"Function" in data and _METHOD.search(data) is not None)
+    return own or b"register_autograd" in data or (b"Function" in data and _METHOD.search(data) is not None)
 
 
 def _lint_source(source: Source, settings: Settings, project: Project) -> Result:

@@ -11,6 +11,7 @@ from typing import Any, Literal, TypeGuard, TypeVar
 from .events import Call, CtxWrite, Event, Mark, Record, Returned, Save, SavedRead, Use, Write
 from .evidence import annotation_kind, default_kind, differentiated, used_as_tensors
 from .interpret import Interpreter, Memory
+from .library import library_ops
 from .nodes import walk
 from .project import Project, dotted
 from .source import Source
@@ -244,12 +245,14 @@ def _is_declaration(node: ast.AST) -> TypeGuard[ast.Call]:
 
 
 def classes(source: Source, project: Project) -> list[ClassFacts]:
-    """Return the facts of every Function class in a file, in order."""
+    """Return the facts of every Function class in a file, in order; then those of ops of torch.library."""
     found = [
         ClassFacts(source, node, qualname, project, enclosing)
         for node, qualname, enclosing in _class_definitions(source, source.tree.body, "", ())
         if project.is_function(source, node)
     ]
+    if b"register_autograd" in source.data:
+        found += [ClassFacts(source, node, node.name, project) for node in library_ops(source)]
     for facts in found:
         facts.siblings = found
         _fill(facts)
