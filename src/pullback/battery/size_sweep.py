@@ -149,13 +149,24 @@ class Sweep:
         if trial.verdict == "wrong":
             trial = replace(trial, below=self._below(resizer, symbol, trial.size))
         if trial.verdict == "crash" and not symbol.batch:
-            trial = replace(trial, right=sum(self._verdict(resizer, symbol, n) == "right" for n in (*EVEN, *ODD) if n != trial.size))
+            others = () if self._follows_another(resizer, trial) else (*EVEN, *ODD)
+            trial = replace(trial, right=sum(self._verdict(resizer, symbol, n) == "right" for n in others if n != trial.size))
         if trial.verdict == "wrong" and symbol.size % 2 == 0 and trial.size % 2:
             even, odd = ([self._verdict(resizer, symbol, size) for size in sizes] for sizes in (EVEN, ODD))
             return replace(trial, pairs=all(v in ("right", "refused") for v in even) and all(v in ("wrong", "refused") for v in odd))
         if trial.verdict == "crash" and symbol.batch:
             return replace(trial, by_chance=any(self._verdict(resizer, part, trial.size) == "right" for part in symbol.parts()))
         return trial
+
+    def _follows_another(self, resizer: Resizer, trial: Trial) -> bool:
+        """Whether the crash is gone when a size that differs by one moves along: a bias column, a difference of neighbours."""
+        for other in symbols(self.probe.exact):
+            apart = other.size - trial.symbol.size
+            alone = resizer.resized(trial.symbol, trial.size) if abs(apart) == 1 and trial.size + apart > 0 else None
+            both = None if alone is None else Resizer(alone).resized(other.without_numbers(), trial.size + apart)
+            if both is not None and self._judge(both)[0] == "right":
+                return True
+        return False
 
     def _below(self, resizer: Resizer, symbol: Symbol, size: int) -> str:
         """The number that a wrong size is smaller than, where sizes from it on are right, whether they are multiples of it or not."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -159,6 +160,8 @@ def broadcasts(op: str, **tensors: Any) -> None:
     Raises:
         ValueError: naming the shapes, or the devices.
     """
+    if _one_place(tensors.values()):
+        return
     together(op, **tensors)
     shapes = {name: value.shape for name, value in tensors.items() if isinstance(value, Tensor)}
     first = next(iter(shapes.values()))
@@ -169,6 +172,19 @@ def broadcasts(op: str, **tensors: Any) -> None:
     except RuntimeError as error:
         listed = ", ".join(f"{name} {list(shape)}" for name, shape in shapes.items())
         raise ValueError(f"{op}: the shapes do not broadcast together: {listed}.") from error
+
+
+def _one_place(values: Iterable[Any]) -> bool:
+    """Whether all are tensors of one shape on one device."""
+    shape = device = None
+    for value in values:
+        if not isinstance(value, Tensor):
+            return False
+        if shape is None:
+            shape, device = value.shape, value.device
+        elif value.shape != shape or value.device != device:
+            return False
+    return True
 
 
 def broadcasts_to(op: str, name: str, value: Tensor, x: Tensor) -> None:

@@ -22,6 +22,7 @@ from torch import Tensor
 
 from . import arguments
 from .kernels import cpu
+from .kernels.elementwise import constant
 
 BLOCK, PAIRED = 1 << 17, 512
 PARTS = 64
@@ -109,13 +110,6 @@ def _fill(seed: int, block: int, part: _Part) -> None:
     word.mul_(constant(_FIRST, torch.int32)).bitwise_xor_(second)
     word.bitwise_xor_(torch.bitwise_right_shift(word, constant(15, torch.int32), out=shifted))
     word.mul_(constant(_SECOND, torch.int32))
-
-
-@functools.lru_cache(256)
-def constant(value: float, dtype: torch.dtype) -> Tensor:
-    """A number as a tensor on the CPU, not to be written to: torch takes longer to wrap a number than to multiply 10,000 elements by a tensor."""
-    with torch.inference_mode(False):
-        return torch.tensor(value, dtype=dtype, device="cpu")
 
 
 class _Part(NamedTuple):

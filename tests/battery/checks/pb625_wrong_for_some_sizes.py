@@ -738,3 +738,24 @@ class BelowBlock(Linear):
 
 kills.append(pb.case(BelowBlock, x(4, 3), x(3, 2), 2))
 spares.append(pb.case(SpendsBudget, torch.linspace(-0.4, 0.5, 12, dtype=torch.float64).reshape(2, 6).requires_grad_(), 2))
+
+
+class WithBiasColumn(torch.autograd.Function):
+    """x has a row less than w has columns; a single row stands for as many as x has."""
+
+    @staticmethod
+    def forward(ctx, w, x):
+        ctx.save_for_backward(w, x)
+        rows = w[:, :-1].t()[:, :, None] * x[: max(w.shape[1] - 1, 1), None] if len(x) >= w.shape[1] - 1 else None
+        if rows is None:
+            raise ValueError("x has too few rows")
+        return rows.sum(0) + w[:, -1:]
+
+    @staticmethod
+    def backward(ctx, dy):
+        w, x = ctx.saved_tensors
+        n = w.shape[1] - 1
+        return torch.cat([dy @ x[:n].t(), dy.sum(1, keepdim=True)], 1), w[:, :n].t() @ dy
+
+
+spares.append(pb.case(WithBiasColumn, x(5, 4), x(3, 2)))

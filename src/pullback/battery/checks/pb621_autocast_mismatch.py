@@ -127,7 +127,7 @@ def _under_autocast(evaluator: Evaluator, cotangents: list[Tensor], dtype: torch
     live = outcome.live
     if len(live) != len(cotangents) or any(y.shape != c.shape for y, c in zip(live, cotangents, strict=True)):
         return outcome, [None] * len(evaluator.wanted)
-    return outcome, evaluator.vjp(outcome, [c.to(y.dtype) for y, c in zip(live, cotangents, strict=True)])
+    return outcome, evaluator.vjp(outcome, [copy_tensor(c.to(y.dtype)) for y, c in zip(live, cotangents, strict=True)])
 
 
 def _eager_distance(evaluator: Evaluator, cotangents: list[Tensor], index: int, dtype: torch.dtype) -> float | None:

@@ -97,7 +97,7 @@ def _masked(x: Tensor, mask: Tensor | float, scale: float) -> Tensor:
     if not (isinstance(mask, Tensor) and streams.on_cpu(x) and x.is_contiguous()):
         return x * mask * scale
     kept = mask.to(x.dtype)
-    return torch.addcmul(streams.constant(0.0, x.dtype), kept, x, value=scale, out=kept)
+    return torch.addcmul(elementwise.constant(0.0, x.dtype), kept, x, value=scale, out=kept)
 
 
 def _fast(x: Tensor, p: float, state: Tensor) -> Tensor | None:

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...authoring.op import Sample, op, sample
 from .. import arguments
-from ..kernels import elementwise
+from ..kernels import cpu, elementwise
 
 
 def exp_scaled_reference(x: Tensor, scale: float | Tensor = 1.0) -> Tensor:
@@ -57,7 +57,10 @@ def exp_scaled(x: Tensor, scale: float | Tensor = 1.0) -> Tensor:
         return scale * torch.exp(x)
     arguments.number("exp_scaled", "scale", scale, kind="a number or a floating tensor")
     fast = elementwise.flat("exp_scaled_forward", x, numbers=(scale,))
-    return torch.exp(x) * scale if fast is None else fast
+    if fast is not None:
+        return fast
+    y = torch.exp(x)
+    return y.mul_(elementwise.factor(scale, y)) if cpu.plain(x) else y * scale
 
 
 @exp_scaled.vjp("x")

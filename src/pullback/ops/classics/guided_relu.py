@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ...authoring.op import Sample, op, sample
 from .. import arguments
-from ..kernels import elementwise
+from ..kernels import cpu, elementwise
 
 _threshold_backward = torch.ops.aten.threshold_backward.default
 
@@ -62,7 +62,12 @@ def guided_relu(x: Tensor) -> Tensor:
 @guided_relu.vjp("x", exact=False, linear=False, reason="guided backpropagation")
 def _(dy: Tensor, out: Tensor) -> Tensor:
     fast = elementwise.flat("guided_relu_backward", dy, out)
-    return _threshold_backward(dy.clamp(min=0), out, 0) if fast is None else fast
+    if fast is not None:
+        return fast
+    if not (cpu.plain(dy, out) and dy.dtype == out.dtype):
+        return _threshold_backward(dy.clamp(min=0), out, 0)
+    grad = torch.relu(dy)  # faster than clamp, but with another derivative where dy is 0
+    return torch.ops.aten.threshold_backward.grad_input(grad, out, 0, grad_input=grad)
 
 
 @guided_relu.jvp

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ...authoring.op import Sample, op, sample
 from .. import arguments
+from ..kernels import elementwise
 
 
 def scale_reference(x: Tensor, factor: float) -> Tensor:
@@ -51,12 +52,12 @@ def scale(x: Tensor, factor: float) -> Tensor:
     """
     arguments.floating("scale", x=x)
     arguments.number("scale", "factor", factor)
-    return x * factor
+    return x * elementwise.factor(factor, x)
 
 
 @scale.vjp("x")
 def _(dy: Tensor, factor: float) -> Tensor:
-    return dy * factor
+    return dy * elementwise.factor(factor, dy)
 
 
 @scale.samples

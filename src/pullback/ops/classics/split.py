@@ -9,6 +9,7 @@ from torch import Tensor
 
 from ...authoring.op import Sample, op, sample
 from .. import arguments
+from ..kernels import cpu
 
 
 def split_reference(x: Tensor, sizes: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
@@ -56,7 +57,10 @@ def split(x: Tensor, sizes: int | Sequence[int], dim: int = 0) -> tuple[Tensor, 
     """
     arguments.floating("split", x=x)
     arguments.dimension("split", "dim", dim, x)
-    return tuple([part.clone() for part in torch.split(x, _sizes(sizes, x.shape[dim]), dim)])
+    pieces = _sizes(sizes, x.shape[dim])
+    if cpu.plain(x):
+        return tuple(torch.split_copy(x, pieces, dim) if isinstance(pieces, int) else torch.split_with_sizes_copy(x, pieces, dim))
+    return tuple([part.clone() for part in torch.split(x, pieces, dim)])
 
 
 @split.vjp("x")

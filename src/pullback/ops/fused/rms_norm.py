@@ -123,21 +123,21 @@ def _by_c(dy: Tensor, x: Tensor, weight: Tensor | None, r: Tensor) -> tuple[Tens
 def _both(dy: Tensor, x: Tensor, weight: Tensor, r: Tensor) -> tuple[Tensor, Tensor]:
     """Both gradients, block by block: each of dy and x is read once from memory."""
     grad_x = torch.empty_like(x, memory_format=torch.contiguous_format)
-    grad_weight = torch.zeros_like(weight)
     d, a, s, out = (rows_of(t) for t in (dy, x, r, grad_x))
     if x.numel() <= BLOCK:
-        _block(d, a, s, out, weight, grad_weight)
-        return grad_x, grad_weight
+        return grad_x, _block(d, a, s, out, weight)
+    grad_weight = torch.zeros_like(weight)
     for block in blocks(d, BLOCK):
-        _block(d[block], a[block], s[block], out[block], weight, grad_weight)
+        grad_weight += _block(d[block], a[block], s[block], out[block], weight)
     return grad_x, grad_weight
 
 
-def _block(dy: Tensor, x: Tensor, r: Tensor, grad_x: Tensor, weight: Tensor, grad_weight: Tensor) -> None:
+def _block(dy: Tensor, x: Tensor, r: Tensor, grad_x: Tensor, weight: Tensor) -> Tensor:
+    """Write the gradient of some rows of x, and return what they add to that of the weight."""
     product = dy * x
-    grad_weight.addmv_(product.t(), r.squeeze(-1))
-    mean = torch.mv(product, weight).unsqueeze(-1).mul_(r).mul_(r).div_(-x.shape[-1])
-    torch.mul(dy, weight, out=grad_x).addcmul_(x, mean).mul_(r)
+    mean = torch.mv(product, weight).unsqueeze(-1).mul_(r).mul_(r)
+    torch.mul(dy, weight, out=grad_x).addcmul_(x, mean, value=-1 / max(1, x.shape[-1])).mul_(r)
+    return torch.mv(product.t(), r.squeeze(-1))
 
 
 @rms_norm.vjp("x", of="r")

@@ -83,6 +83,9 @@ def _(dy: Tensor, gate: Tensor, up: Tensor | None, wanted: tuple[bool, bool]) ->
         return kernels.backward(dy, gate, up)
     if up is not None and all(wanted) and dy.numel() > LARGE and eager(dy, gate, up) and _packed(dy, gate, up):
         return _both(dy, gate, up)
+    if up is not None and all(wanted) and eager(dy, gate, up) and _alike(dy, gate, up):
+        product = dy * up
+        return torch.ops.aten.silu_backward.grad_input(product, gate, grad_input=product), F.silu(gate).mul_(dy)
     grad_up = dy * F.silu(gate) if wanted[1] else None
     if not wanted[0] or up is None:
         return None, grad_up
@@ -91,8 +94,12 @@ def _(dy: Tensor, gate: Tensor, up: Tensor | None, wanted: tuple[bool, bool]) ->
 
 def _packed(first: Tensor, *others: Tensor) -> bool:
     """Whether all can be walked through as one row."""
-    alike = all(other.shape == first.shape and other.dtype == first.dtype for other in others)
-    return alike and all(tensor.is_contiguous() for tensor in (first, *others))
+    return _alike(first, *others) and all(tensor.is_contiguous() for tensor in (first, *others))
+
+
+def _alike(first: Tensor, *others: Tensor) -> bool:
+    """Whether all have one shape and dtype."""
+    return all(other.shape == first.shape and other.dtype == first.dtype for other in others)
 
 
 def _both(dy: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
