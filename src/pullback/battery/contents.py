@@ -22,6 +22,7 @@ from .truth import eager
 _IGNORED = re.compile(r"ignore|pad|void|mask", re.IGNORECASE)
 _MASK = re.compile(r"mask|valid|keep|select|hot|label|target|active|visible|exist|where|drop", re.IGNORECASE)
 _TIMES = re.compile(r"(^|\.)(t|ts|times?|t_?span|time_?points|grid_?points)$", re.IGNORECASE)
+_UNIT = re.compile(r"(^|[._])(u|us|uniform\w*|quantiles?|tau|taus|fractions?|levels?|rand|alphas?|opacit\w+)$", re.IGNORECASE)
 _POSITIVE = re.compile(
     r"scale|sigma|std|var|prob|norm|dist|radi|temp|eps|mask|count|len|size|width|cov|prec|time|dt|delta|decay|rate|cos|sin|freq", re.IGNORECASE
 )
@@ -107,6 +108,8 @@ def _of_numbers(leaf: Leaf) -> Iterator[Content]:
     if bool(((t == 0) | (t == 1)).all()) or not bool((t > 0).all() or (t < 0).all()) or _POSITIVE.search(leaf.path):
         return
     if t.dim() and t.shape[-1] > 1 and torch.allclose(t.sum(-1), torch.ones_like(t.sum(-1))):
+        return
+    if _UNIT.search(leaf.path) and bool(((t > 0) & (t < 1)).all()):
         return
     sign = "positive" if bool((t > 0).all()) else "negative"
     for name, factor in (("every second entry negated", -1.0), ("every second entry exactly 0", 0.0)):

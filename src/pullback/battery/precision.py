@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import torch
@@ -17,7 +17,7 @@ from .locate import trusted_eager
 from .picture import differences, picture
 from .probe import Probe
 from .single import OperatorCount
-from .sizes import Resizer, Symbol, symbols
+from .sizes import Resizer, Symbol, main_leaf, resizable_leaves, symbols
 from .special import peaked
 from .tensors import copy_tensor, random_like
 from .truth import eager, other
@@ -25,6 +25,7 @@ from .value import SIGNED
 from .words import gradient_name
 
 ROWS = (32, 256, 2048)
+COLUMNS = (64, 1024)
 OPERATORS = 8_000
 ELEMENTS = 2**24
 """How many elements the operators of one pass may return; rows that are tied to other axes, or broadcast, let them grow faster than the rows."""
@@ -79,7 +80,7 @@ class Place:
     Args:
         name: In words: ``"at the sample"``.
         evaluator: The call, in float64 where the op takes it.
-        long: Whether it has many rows, where sums of one sign show what they lose.
+        long: Whether it has many rows or long ones, where sums of one sign show what they lose.
     """
 
     name: str
@@ -88,25 +89,33 @@ class Place:
 
 
 def places(probe: Probe) -> Iterator[Place]:
-    """Yield the calls at which lost digits show: the sample, with a dominating class, and with many rows."""
+    """Yield the calls at which lost digits show: the sample, with a dominating class, with many rows, and with long ones."""
     yield Place("at the sample", probe.exact)
     dominated = peaked(probe.exact)
     if dominated is not None:
         yield Place("where the entries that the index points at dominate", dominated)
-    large = _many_rows(probe)
-    if large is not None:
-        yield large
-
-
-def _many_rows(probe: Probe) -> Place | None:
-    """Return the call with as many rows as stay under a number of operator calls and of elements, judged by how these numbers grew so far."""
     batch = next((s for s in symbols(probe.exact) if s.batch), None)
-    if batch is None:
+    for symbol, sizes in ((batch, ROWS), (_last_axis(probe), COLUMNS)):
+        large = None if symbol is None else _long(probe, symbol, sizes)
+        if large is not None:
+            yield large
+
+
+def _last_axis(probe: Probe) -> Symbol | None:
+    """The last axis of the largest argument, along which sums may be long as well; None where it is tied to the batch or to a number."""
+    main = main_leaf(resizable_leaves(probe.exact))
+    if main is None:
         return None
+    last = (main.path, main.template.dim() - 1)
+    return next((s for s in symbols(probe.exact) if not s.batch and not s.numbers and last in s.axes), None)
+
+
+def _long(probe: Probe, symbol: Symbol, sizes: Sequence[int]) -> Place | None:
+    """Return the call with an axis as long as stays under a number of operator calls and of elements, judged by how these numbers grew so far."""
     best, before, elements = None, 1, 0
-    growth = Growth(functools.partial(_passes, probe, batch))
-    for rows in ROWS:
-        place = Resizer(probe.exact).resized(batch, rows) if rows > batch.size and growth.bears(rows) else None
+    growth = Growth(functools.partial(_passes, probe, symbol))
+    for size in sizes:
+        place = Resizer(probe.exact).resized(symbol, size) if size > symbol.size and growth.bears(size) else None
         if place is None:
             continue
         place.hold_everything = probe.exact.hold_everything
@@ -116,17 +125,17 @@ def _many_rows(probe: Probe) -> Place | None:
                 place.vjp(outcome, [torch.ones_like(y) for y in outcome.live])
             except UserCodeError:
                 break
-        best = Place(f"with {batch.said} = {rows}", place, long=True)
+        best = Place(f"with {symbol.said} = {size}", place, long=True)
         factor = count.calls / before if before > 1 else (count.calls / 16 if count.calls > 64 else 1.0)
-        larger = count.elements * (count.elements / elements if elements else ROWS[1] / ROWS[0])
+        larger = count.elements * (count.elements / elements if elements else sizes[1] / sizes[0])
         if count.calls * max(factor, 1.0) > OPERATORS or larger > ELEMENTS:
             break
         before, elements = count.calls, count.elements
     return best
 
 
-def _passes(probe: Probe, batch: Symbol, rows: int) -> list[Evaluator]:
-    place = Resizer(probe.exact).resized(batch, rows)
+def _passes(probe: Probe, symbol: Symbol, size: int) -> list[Evaluator]:
+    place = Resizer(probe.exact).resized(symbol, size)
     reference = probe.declaration.reference
     return [] if place is None else [place] if reference is None else [place, other(place, reference)]
 

@@ -150,7 +150,8 @@ def refill(template: Tensor, shape: Sequence[int], old: int, new: int, generator
     """Return contents for a new shape that keep the character of `template`.
 
     Entries are drawn from the original ones, floating ones with 5 % of jitter (sign, range, masks of 0 and 1 and whole numbers are kept);
-    permutations stay permutations, sorted vectors sorted, offsets monotone, positive definite matrices so, indices below the new size.
+    permutations stay permutations, sorted vectors sorted, offsets monotone, positive definite matrices so, indices below the new size, and rows that
+    sum to one do so again.
 
     Args:
         template: The original tensor.
@@ -175,7 +176,17 @@ def refill(template: Tensor, shape: Sequence[int], old: int, new: int, generator
     if template.dim() == 1 and flat.numel() > 2 and not template.is_complex() and template.dtype is not torch.bool and bool((flat.diff() > 0).all()):
         drawn = drawn.sort().values
     made = drawn.reshape(tuple(shape))
+    if _sums_to_one(template):
+        made = made / made.sum(-1, keepdim=True)
     return _laid_out(numeric.made_definite(made) if len(shape) > 1 and shape[-1] == shape[-2] and numeric.is_definite(template) else made, template)
+
+
+def _sums_to_one(t: Tensor) -> bool:
+    """Whether every row is a distribution: weights of a mixture, probabilities."""
+    if not t.is_floating_point() or t.dim() == 0 or t.shape[-1] < 2 or t.numel() == 0 or bool((t < 0).any()) or bool((t == t.round()).all()):
+        return False
+    sums = t.detach().sum(-1)
+    return torch.allclose(sums, torch.ones_like(sums))
 
 
 def _jittered(drawn: Tensor, flat: Tensor, generator: torch.Generator) -> Tensor:

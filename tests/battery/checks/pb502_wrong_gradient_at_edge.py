@@ -806,3 +806,20 @@ class DirectionsOfAny(Directions):
 
 kills.append(pb.case(Directions, torch.linspace(-1, 2, 12, dtype=torch.float64).reshape(4, 3).requires_grad_()))
 spares.append(pb.case(DirectionsOfAny, torch.linspace(-1, 2, 12, dtype=torch.float64).reshape(4, 3).requires_grad_()))
+
+
+class DrawsLogistic(torch.autograd.Function):
+    """A sample from a number in (0, 1): others are no levels of a distribution, though forward clamps them."""
+
+    @staticmethod
+    def forward(ctx, u, scale):
+        ctx.save_for_backward(u)
+        return scale * torch.logit(u, eps=1e-9)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (u,) = ctx.saved_tensors
+        return None, (dy * torch.logit(u.abs())).sum()
+
+
+spares.append(pb.case(DrawsLogistic, torch.linspace(0.1, 0.8, 6, dtype=torch.float64), torch.tensor(0.7, dtype=torch.float64).requires_grad_()))

@@ -156,3 +156,44 @@ class Outer(torch.autograd.Function):
 
 
 spares.append(pb.case(Outer, x(2, 3), x(2, 3).detach()))
+
+
+class NormalisesRows(torch.autograd.Function):
+    """Sums along the last axis in float32, whatever the dtype is."""
+
+    @staticmethod
+    def forward(ctx, x):
+        wide = x if x.dtype == torch.float64 else x.float()
+        ctx.save_for_backward(x)
+        return (wide * (wide.square().mean(-1, keepdim=True) + 1e-6).rsqrt()).to(x.dtype)
+
+    @staticmethod
+    def squares(x):
+        return (x if x.dtype == torch.float64 else x.float()).square().sum(-1, keepdim=True)
+
+    @classmethod
+    def gradient(cls, x, dy, squares):
+        r = (squares / x.shape[-1] + 1e-6).rsqrt().to(torch.promote_types(x.dtype, torch.float32))
+        n, d = x.to(r.dtype) * r, dy.to(r.dtype)
+        return (r * (d - n * (d * n).mean(-1, keepdim=True))).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return NormalisesRows.gradient(x, dy, NormalisesRows.squares(x))
+
+
+class AddsSquaresOneByOne(NormalisesRows):
+    """In bfloat16 the sum along a long row stops growing."""
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        squares = torch.zeros_like(x[..., :1])
+        for i in range(x.shape[-1]):
+            squares = squares + x[..., i : i + 1] ** 2
+        return NormalisesRows.gradient(x, dy, squares)
+
+
+kills.append(pb.case(AddsSquaresOneByOne, x(3, 8)))
+spares.append(pb.case(NormalisesRows, x(3, 8)))

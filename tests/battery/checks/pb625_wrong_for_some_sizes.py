@@ -759,3 +759,21 @@ class WithBiasColumn(torch.autograd.Function):
 
 
 spares.append(pb.case(WithBiasColumn, x(5, 4), x(3, 2)))
+
+
+class MixesByWeights(torch.autograd.Function):
+    """Weights that sum to one: backward takes the last one for what the others leave."""
+
+    @staticmethod
+    def forward(ctx, x, shares):
+        ctx.save_for_backward(shares)
+        return (x * shares).sum(-1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (shares,) = ctx.saved_tensors
+        last = 1 - shares[:-1].sum(0, keepdim=True)
+        return dy[:, None] * torch.cat([shares[:-1], last]), None
+
+
+spares.append(pb.case(MixesByWeights, x(4, 3), torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)))

@@ -29,9 +29,9 @@ class ImpreciseBackward(Check):
         formula is right, the gradient is not.
 
     How it is measured:
-        The op runs in bfloat16 and in float32, at the sample, with 2048 rows, and where the class that an index argument points at dominates. The
-        error against float64 at the same rounded inputs, by norms, may not exceed 8 times that of autograd through the forward (or the reference) in
-        the same precision; from 2 times on it is a note. It must show for two draws.
+        The op runs in bfloat16 and in float32, at the sample, with 2048 rows, with rows of 1024 entries, and where the class that an index argument
+        points at dominates. The error against float64 at the same rounded inputs, by norms, may not exceed 8 times that of autograd through the
+        forward (or the reference) in the same precision; from 2 times on it is a note. It must show for two draws.
 
     Example:
         ``acc = torch.zeros(n, dtype=x.dtype)`` in backward, to which one row after another is added.

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -59,7 +60,8 @@ def split(x: Tensor, sizes: int | Sequence[int], dim: int = 0) -> tuple[Tensor, 
     arguments.dimension("split", "dim", dim, x)
     pieces = _sizes(sizes, x.shape[dim])
     if cpu.plain(x):
-        return tuple(torch.split_copy(x, pieces, dim) if isinstance(pieces, int) else torch.split_with_sizes_copy(x, pieces, dim))
+        cut: Any = torch.split_copy if isinstance(pieces, int) else torch.split_with_sizes_copy
+        return tuple(cut(x, pieces, dim))
     return tuple([part.clone() for part in torch.split(x, pieces, dim)])
 
 
