@@ -28,6 +28,8 @@ _FOLDED = r"\b{}\.(?:(?:view|reshape)\([^)]*, ?-1\)|flatten\([12]|shape\[2:\])"
 """How forward folds the last axes of an argument: only then is one more there meant, since indexing takes any number of them."""
 _COMPARED = re.compile(r"(?:\b(\w+)\.(?:dim\(\)|ndim|ndimension\(\))|len\((\w+)\.shape\)) *(==|!=|<=|<|>=|>) *(\d)")
 """A rank that is asked for by its number: only then may an argument have an axis less than in the sample."""
+_FROM_THE_END = re.compile(r"\[\.\.\.|\bdim1=-2\b|\(-2, ?-1\)|\(-1, ?-2\)|\.mT\b|\.mH\b")
+"""How code says that any number of axes may come before those that it works on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,10 +56,12 @@ class Reranked:
 def other_ranks(probe: Probe) -> Iterator[Reranked]:
     """Yield what goes wrong at another rank that forward takes, once for every input, or for every error.
 
-    Errors of backward count only where the code asks for the rank of what was changed: forward may take by broadcasting what was never meant.
+    Errors of backward count only where the code asks for the rank of what was changed, or where forward counts axes from the end and takes one more in
+    front for a batch: else forward may take by broadcasting what was never meant.
     """
     end = time.thread_time() + BUDGET
     text = _text(probe)
+    batches = _FROM_THE_END.search(_text(probe, backward=False)) is not None
     asked = {name for names in _ASKED.findall(text) for name in names if name}
     told: set[str] = set()
     for paths, change in _changes(probe.exact, text):
@@ -72,8 +76,9 @@ def other_ranks(probe: Probe) -> Iterator[Reranked]:
         try:
             edges = failures(probe, evaluator)
         except UserCodeError as error:
-            meant = error.stage == "backward" and not refuses(error) and not blames_torch(error) and not asked.isdisjoint(paths)
-            if meant and "" not in told:
+            own = error.stage == "backward" and not refuses(error) and not blames_torch(error)
+            meant = not asked.isdisjoint(paths) or (batches and change is _in_front)
+            if own and meant and "" not in told:
                 told.add("")
                 yield Reranked(paths, rank, usual, evaluator, error=error)
             continue
@@ -137,11 +142,11 @@ def _taken(probe: Probe, evaluator: Evaluator, *, leading: bool) -> bool:
     return True
 
 
-def _text(probe: Probe) -> str:
-    """The text of forward and backward, as far as it can be read."""
+def _text(probe: Probe, *, backward: bool = True) -> str:
+    """The text of forward, and of backward, as far as it can be read."""
     function = probe.target.described
     text = ""
-    for method in (function.forward, backward_of(function)) if function is not None else ():
+    for method in (function.forward, backward_of(function))[: 1 + backward] if function is not None else ():
         with contextlib.suppress(TypeError, OSError):
             text += inspect.getsource(inspect.unwrap(method))
     return text

@@ -777,3 +777,40 @@ class MixesByWeights(torch.autograd.Function):
 
 
 spares.append(pb.case(MixesByWeights, x(4, 3), torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)))
+
+
+class Determinant(torch.autograd.Function):
+    """Forward takes batches of matrices; backward scales the inverse of one."""
+
+    @staticmethod
+    def forward(ctx, a):
+        y = torch.linalg.det(a + 4 * torch.eye(a.shape[-1]).to(a)) + 0 * a.diagonal(dim1=-2, dim2=-1).sum(-1)
+        ctx.save_for_backward(a, y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        a, y = ctx.saved_tensors
+        return (dy * y) * torch.linalg.inv(a + 4 * torch.eye(a.shape[-1]).to(a)).mT
+
+
+class DeterminantOfBatches(Determinant):
+    @staticmethod
+    def backward(ctx, dy):
+        a, y = ctx.saved_tensors
+        return (dy * y)[..., None, None] * torch.linalg.inv(a + 4 * torch.eye(a.shape[-1]).to(a)).mT
+
+
+class DeterminantOfOne(Determinant):
+    """Nothing says that batches are meant: what linalg takes besides is not promised."""
+
+    @staticmethod
+    def forward(ctx, a):
+        y = torch.linalg.det(a + 4 * torch.eye(a.shape[-1]).to(a))
+        ctx.save_for_backward(a, y)
+        return y
+
+
+kills.append(pb.case(Determinant, x(3, 3)))
+spares.append(pb.case(DeterminantOfBatches, x(3, 3)))
+spares.append(pb.case(DeterminantOfOne, x(3, 3)))
