@@ -117,9 +117,8 @@ def resolve_target(target: Any) -> Target:
     if isinstance(owner, type) and issubclass(owner, Function) and getattr(target, "__name__", "") == "apply":
         return _of_function(owner, owner.apply)
     if not callable(target) or isinstance(target, type):
-        raise TypeError(
-            f"pullback cannot check {target!r} of type {type(target).__name__}: pass an autograd.Function subclass, its apply, an op or a callable"
-        )
+        what = "an instance of this module" if _is_module_class(target) else "an autograd.Function subclass, its apply, an op or a callable"
+        raise TypeError(f"pullback cannot check {target!r} of type {type(target).__name__}: pass {what}")
     op = library_op(target)
     if op is not None:
         return Target(target, None, op.name, op.short, op.arguments, _place(op.forward))
@@ -127,6 +126,10 @@ def resolve_target(target: Any) -> Target:
     function = function if isinstance(function, type) and issubclass(function, Function) else None
     subject, name = _names(target)
     return Target(target, function, subject, name, parameter_names(target), _place(target))
+
+
+def _is_module_class(target: Any) -> bool:
+    return isinstance(target, type) and issubclass(target, torch.nn.Module)
 
 
 def _of_function(function: type[Function], call: Callable[..., Any]) -> Target:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .roles import PASS_THROUGH
@@ -25,6 +25,7 @@ class Bindings:
     def __init__(self, traits: Mapping[str, Trait], names: dict[str, str], saved: list[str | None], weight: float) -> None:
         self.traits, self.names, self.saved, self.weight = traits, names, saved, weight
         self.inputs: list[str] = []
+        self.pieces: dict[str, tuple[str, str]] = {}
 
     def who(self, node: ast.AST | None) -> str | None:
         """Return the parameter that an expression stands for, looking through ``.contiguous()`` and the like."""
@@ -54,8 +55,25 @@ class Bindings:
         if (trait := self.trait(node)) is not None:
             trait.score(kind, weight * self.weight)
 
+    def piece(self, node: ast.expr) -> tuple[str, str] | None:
+        """Return the parameter of which an expression takes a piece, and which piece: ``k[:, t]``, or a name that stands for it."""
+        if isinstance(node, ast.Name):
+            return self.pieces.get(node.id)
+        who = self.who(node.value) if isinstance(node, ast.Subscript) else None
+        return (who, ast.dump(node.slice)) if who is not None and isinstance(node, ast.Subscript) else None
+
+    def combine(self, left: ast.expr, right: ast.expr) -> None:
+        """Note that two expressions are combined entry by entry."""
+        one, other = self.piece(left), self.piece(right)
+        if one is not None and other is not None and one[1] == other[1] and one[0] != other[0]:
+            self.traits[one[0]].alike.add(other[0])
+            self.traits[other[0]].alike.add(one[0])
+
     def bind(self, target: ast.expr, value: ast.expr) -> None:
         """Note that `value` is assigned to `target`."""
+        for name, part in _pairs(target, value):
+            if (piece := self.piece(part)) is not None:
+                self.pieces[name] = piece
         if isinstance(target, (ast.Tuple, ast.List)):
             self._bind_many(target.elts, value)
             return
@@ -115,3 +133,12 @@ class Bindings:
         if isinstance(value, ast.Name) and value.id in ("inputs", "args") and self.inputs:
             return list(self.inputs)
         return None
+
+
+def _pairs(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
+    """Yield the names that an assignment gives, and what to."""
+    if isinstance(target, ast.Name):
+        yield target.id, value
+    elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple) and len(target.elts) == len(value.elts):
+        for name, part in zip(target.elts, value.elts, strict=True):
+            yield from _pairs(name, part)

@@ -56,6 +56,7 @@ def gather_evidence(source: FunctionSource) -> Evidence:
             note_default(slot.default, traits[slot.name])
     kept = collect_uses(source, traits)
     _note_gradients(source, traits)
+    _share_ranks(traits)
     for slot in source.slots:
         _refuse(slot, traits[slot.name])
     return Evidence(source, traits, kept)
@@ -77,6 +78,17 @@ def _note_gradients(source: FunctionSource, traits: dict[str, Trait]) -> None:
             trait.score("tensor", -0.2)
         else:
             trait.score("tensor", 1.8)
+
+
+def _share_ranks(traits: dict[str, Trait]) -> None:
+    """Give parameters that are combined piece by piece the rank that the code states of one of them."""
+    waiting = [name for name, trait in traits.items() if trait.rank is not None]
+    while waiting:
+        trait = traits[waiting.pop()]
+        for other in trait.alike:
+            if traits[other].rank is None and trait.rank is not None and traits[other].least <= trait.rank:
+                traits[other].see_rank(trait.rank)
+                waiting.append(other)
 
 
 def _refuse(slot: Slot, trait: Trait) -> None:

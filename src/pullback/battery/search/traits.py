@@ -31,6 +31,7 @@ class Trait:
         shape: Its sizes where the code states them.
         filled: Whether the code stores into it or asks whether a key is in it.
         steering: Whether the code branches on it.
+        alike: Parameters of which the same piece is taken and combined with one of it, entry by entry: they have as many dimensions.
     """
 
     scores: dict[str, float] = field(default_factory=dict)
@@ -51,6 +52,7 @@ class Trait:
     steering: bool = False
     role: str = ""
     shape: tuple[int, ...] = ()
+    alike: set[str] = field(default_factory=set)
 
     def score(self, kind: str, weight: float) -> None:
         """Add `weight` to a kind."""

@@ -240,6 +240,7 @@ class Uses(Bindings, ast.NodeVisitor):
         if isinstance(node.op, (ast.BitAnd, ast.BitOr)):
             for side in (node.left, node.right):
                 self.add(side, "mask", 1.5)
+        self.combine(node.left, node.right)
         for side in (node.left, node.right):
             self.add(side, "tensor", 0.35)
             self.add(side, "float", 0.35)
