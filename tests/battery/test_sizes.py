@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import pullback as pb
 from pullback.battery.probe import Probe
 from pullback.battery.size_sweep import Sweep, Trial
 from pullback.battery.sizes import MAX_ELEMENTS, Resizer, refill, symbols
@@ -130,3 +131,22 @@ def test_a_size_that_is_too_dear_is_not_tried(monkeypatch):
     assert sweep._timed(Resizer(call), symbol, 21_847) is None
     assert sweep.stopped
     assert all(1e-10 * size**3 <= 1.0 for size, _, _ in sweep._costs[symbol])
+
+
+class AddsFirstRows(torch.autograd.Function):
+    """Wrong for more than eight rows."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, dy):
+        return torch.cat([2 * dy[:8], dy[8:]])
+
+
+@pytest.mark.parametrize("overrun", [False, True])
+def test_a_fault_that_takes_too_long_to_make_sure_of_is_not_claimed(monkeypatch, overrun):
+    monkeypatch.setattr(Sweep, "_overrun", lambda self: overrun)
+    report = pb.check(AddsFirstRows, torch.linspace(-1, 2, 6, dtype=torch.float64).reshape(3, 2).requires_grad_(), select=["PB625"])
+    assert [f.code for f in report.findings] == ([] if overrun else ["PB625"])

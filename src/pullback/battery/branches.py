@@ -33,7 +33,7 @@ def other_settings(probe: Probe) -> Iterator[Variant]:
         return
     exact = probe.exact
     for name, value in exact.named:
-        if name in evidence.traits and (isinstance(value, str) or _is_code(evidence.traits[name], value)):
+        if name in evidence.traits and (isinstance(value, (str, float)) or _is_code(evidence.traits[name], value)):
             for other in _others(evidence.traits[name], value, name):
                 yield Variant(name, f"{name}={other!r}", exact.variant({name: other}))
     if not exact.kwargs:
@@ -125,9 +125,12 @@ def evidence_of(probe: Probe) -> Evidence | None:
 
 
 def _others(trait: Trait, value: Any, name: str) -> list[Any]:
-    """Return other values of a bool, word or whole number that the code asks about; of a reduction also "none", which is often what is left."""
-    if not trait.steering or not isinstance(value, (bool, str, int)):
+    """Return other values of a bool, word or number that the code asks about; of a reduction also "none", which is often what is left."""
+    if not trait.steering or not isinstance(value, (bool, str, int, float)):
         return []
+    if isinstance(value, float):
+        told_apart = [float(c) for c in trait.constants if isinstance(c, (int, float)) and not isinstance(c, bool)]
+        return [c for c in dict.fromkeys(told_apart) if c != value][:CHOICES]
     if isinstance(value, bool):
         return [not value]
     named = [c for c in trait.constants if type(c) is type(value) and c != value][:CHOICES]

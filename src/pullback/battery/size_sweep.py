@@ -312,6 +312,8 @@ class Sweep:
                 if cleared.get(path):
                     continue
                 first = test.careful(path)
+                if first.ok is False and self._overrun():
+                    return None
                 if first.ok is False:
                     again = ValueTest(evaluator, seed=self.probe.settings.seed + 1)
                     again.directions = 1
@@ -320,6 +322,13 @@ class Sweep:
         except UserCodeError:
             return None
         return None
+
+    def _overrun(self) -> bool:
+        """Whether to make sure of a fault would take many times the budget, as where forward loops over a thousand steps: none is claimed then."""
+        if self.left > -self.seconds:
+            return False
+        self.stopped = self.stopped or "a size whose passes are slow"
+        return True
 
     def _smallest(self, resizer: Resizer, trial: Trial) -> Trial:
         """The smallest size that fails in the same way, by bisection from the nearest smaller size that is right."""

@@ -876,3 +876,34 @@ class ActivatesOneWay(Activates):
 
 kills.append(pb.case(ActivatesOneWay, 1, x(3, 4), x(4)))
 spares.append(pb.case(Activates, 1, x(3, 4), x(4)))
+
+
+class Mixes(torch.autograd.Function):
+    """A mixture whose ends are computed apart."""
+
+    @staticmethod
+    def forward(ctx, a, b, share):
+        ctx.save_for_backward(a, b)
+        ctx.share = share
+        if share == 0:
+            return b.exp() * (b - a)
+        return a.exp() * share + (1 - share) * b * a
+
+    @staticmethod
+    def backward(ctx, dy):
+        a, b = ctx.saved_tensors
+        if ctx.share == 0:
+            return -dy * b.exp(), dy * b.exp() * (b - a + 1), None
+        return dy * (a.exp() * ctx.share + (1 - ctx.share) * b), dy * (1 - ctx.share) * a, None
+
+
+class MixesEndsWrongly(Mixes):
+    @staticmethod
+    def backward(ctx, dy):
+        a, _ = ctx.saved_tensors
+        of_a, of_b, _ = Mixes.backward(ctx, dy)
+        return of_a if ctx.share else -dy * a.exp(), of_b, None
+
+
+kills.append(pb.case(MixesEndsWrongly, x(3, 4), x(3, 4), 0.5))
+spares.append(pb.case(Mixes, x(3, 4), x(3, 4), 0.5))
