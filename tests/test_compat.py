@@ -136,25 +136,6 @@ def test_the_c_entry_and_the_entry_under_transforms():
     assert torch.func.grad(lambda x: _compat.call_under_transforms(_Double, x).sum())(torch.ones(2)).tolist() == [2, 2]
 
 
-def test_the_engine_calls_a_backward_directly():
-    class Tripled(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, x):
-            return 3 * x
-
-        @staticmethod
-        def backward(ctx, dy):
-            called.append(sys._getframe(1).f_code.co_name)
-            return 3 * dy
-
-    called: list[str] = []
-    x = torch.ones(2, requires_grad=True)
-    assert torch.autograd.grad(Tripled.apply(x).sum(), x)[0].tolist() == [3, 3]
-    _compat.call_backward_directly(Tripled)
-    assert torch.autograd.grad(Tripled.apply(x).sum(), x)[0].tolist() == [3, 3]
-    assert called[0] == "apply" != called[1]
-
-
 def test_dead_wrappers_are_unwrapped():
     leaked = []
     torch.func.grad(lambda x: (leaked.append(x), x.sum())[1])(torch.ones(2))

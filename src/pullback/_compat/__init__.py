@@ -16,7 +16,6 @@ from .engine import on_gradient as on_gradient
 from .engine import saved_tensor_hooks as saved_tensor_hooks
 from .engine import undefined_gradient as undefined_gradient
 from .functions import c_apply as c_apply
-from .functions import call_backward_directly as call_backward_directly
 from .functions import context_type as context_type
 from .functions import is_once_differentiable as is_once_differentiable
 from .functions import on_new_function as on_new_function

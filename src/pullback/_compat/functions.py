@@ -16,16 +16,6 @@ def c_apply(function: Any) -> Any:
     return super(torch.autograd.Function, function).apply  # type: ignore[misc]
 
 
-def call_backward_directly(function: Any) -> None:
-    """Let the engine call `function.backward` itself: its usual way there asks at every call whether it is called `vjp`.
-
-    Fallback: the usual way. Retire when `BackwardCFunction.apply` asks once.
-    """
-    context = getattr(function, "_backward_cls", None)
-    if context is not None:
-        context.apply = function.backward
-
-
 def context_type(function: Any) -> type | None:
     """The class of the `ctx` that torch makes for a call of this very Function, rather than of a subclass or under a transform.
 

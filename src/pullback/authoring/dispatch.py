@@ -119,7 +119,6 @@ class Built:
             function.__pullback__ = {}
             if kind != "transform":
                 function.apply = _compat.c_apply(function)
-                _compat.call_backward_directly(function)
         loose, eager = names[f"{alias}_loose"], names[f"{alias}_eager"]
         names["apply"] = Probation(self.definition, eager, names).apply
         names["apply_loose"], names["apply_autocast"] = loose.apply, names[f"{alias}_autocast"].apply
