@@ -56,8 +56,8 @@ class Reranked:
 def other_ranks(probe: Probe) -> Iterator[Reranked]:
     """Yield what goes wrong at another rank that forward takes, once for every input, or for every error.
 
-    Errors of backward count only where the code asks for the rank of what was changed, or where forward counts axes from the end and takes one more in
-    front for a batch: else forward may take by broadcasting what was never meant.
+    Errors of backward count only where the code asks for the rank of what was changed, or where forward counts axes from the end and takes one more
+    in front for a batch: else forward may take by broadcasting what was never meant.
     """
     end = time.thread_time() + BUDGET
     text = _text(probe)
