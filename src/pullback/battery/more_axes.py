@@ -28,7 +28,7 @@ _FOLDED = r"\b{}\.(?:(?:view|reshape)\([^)]*, ?-1\)|flatten\([12]|shape\[2:\])"
 """How forward folds the last axes of an argument: only then is one more there meant, since indexing takes any number of them."""
 _COMPARED = re.compile(r"(?:\b(\w+)\.(?:dim\(\)|ndim|ndimension\(\))|len\((\w+)\.shape\)) *(==|!=|<=|<|>=|>) *(\d)")
 """A rank that is asked for by its number: only then may an argument have an axis less than in the sample."""
-_FROM_THE_END = re.compile(r"\[\.\.\.|\bdim1=-2\b|\(-2, ?-1\)|\(-1, ?-2\)|\.mT\b|\.mH\b")
+_FROM_THE_END = re.compile(r"\[\.\.\.|\bdim1=-2\b")
 """How code says that any number of axes may come before those that it works on."""
 
 
@@ -56,11 +56,12 @@ class Reranked:
 def other_ranks(probe: Probe) -> Iterator[Reranked]:
     """Yield what goes wrong at another rank that forward takes, once for every input, or for every error.
 
-    Errors of backward count only where the code asks for the rank of what was changed, or where forward counts axes from the end and takes one more
-    in front for a batch: else forward may take by broadcasting what was never meant.
+    Errors of backward count only where the code asks for the rank of what was changed, or where forward counts axes from the end and all that is
+    differentiated gets one more in front, for a batch: else forward may take by broadcasting what was never meant.
     """
     end = time.thread_time() + BUDGET
     text = _text(probe)
+    wanted = {leaf.path for leaf in probe.exact.wanted}
     batches = _FROM_THE_END.search(_text(probe, backward=False)) is not None
     asked = {name for names in _ASKED.findall(text) for name in names if name}
     told: set[str] = set()
@@ -77,7 +78,7 @@ def other_ranks(probe: Probe) -> Iterator[Reranked]:
             edges = failures(probe, evaluator)
         except UserCodeError as error:
             own = error.stage == "backward" and not refuses(error) and not blames_torch(error)
-            meant = not asked.isdisjoint(paths) or (batches and change is _in_front)
+            meant = not asked.isdisjoint(paths) or (batches and change is _in_front and wanted <= set(paths))
             if own and meant and "" not in told:
                 told.add("")
                 yield Reranked(paths, rank, usual, evaluator, error=error)
