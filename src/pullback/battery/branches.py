@@ -138,6 +138,13 @@ def _others(trait: Trait, value: Any, name: str) -> list[Any]:
     return [*named, *rest]
 
 
+def asks_for(probe: Probe, name: str, there: Evaluator) -> bool:
+    """Whether the code compares a whole number with the very value that it has in another call: a case of its own, not a place that is passed by."""
+    evidence = evidence_of(probe)
+    value = dict(there.named)[name]
+    return evidence is not None and name in evidence.traits and type(value) is int and value in evidence.traits[name].constants
+
+
 def _is_code(trait: Trait, value: Any) -> bool:
     """Whether a whole number only tells cases apart: the code compares the argument with it and with other whole numbers."""
     numbers = [c for c in trait.constants if isinstance(c, int) and not isinstance(c, bool)]

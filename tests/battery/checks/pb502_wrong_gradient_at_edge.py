@@ -823,3 +823,33 @@ class DrawsLogistic(torch.autograd.Function):
 
 
 spares.append(pb.case(DrawsLogistic, torch.linspace(0.1, 0.8, 6, dtype=torch.float64), torch.tensor(0.7, dtype=torch.float64).requires_grad_()))
+
+
+class Distance(torch.autograd.Function):
+    """Backward knows the squared distance only; forward asks for norm == 1."""
+
+    @staticmethod
+    def forward(ctx, p, q, norm=2):
+        d = p - q
+        ctx.save_for_backward(d)
+        ctx.norm = norm
+        return d.abs().sum(-1) if norm == 1 else (d**2).sum(-1)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        (d,) = ctx.saved_tensors
+        return 2 * d * dy[..., None], -2 * d * dy[..., None], None
+
+
+class EitherDistance(Distance):
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        (d,) = ctx.saved_tensors
+        dp = (d.sign() if ctx.norm == 1 else 2 * d) * dy[..., None]
+        return dp, -dp, None
+
+
+kills.append(pb.case(Distance, x(4, 3), x(4, 3), 2))
+spares.append(pb.case(EitherDistance, x(4, 3), x(4, 3), 2))

@@ -15,6 +15,7 @@ from torch import Tensor
 from ...report.finding import Evidence, Finding, Severity
 from .. import tolerance
 from ..base import Check, Skipped
+from ..branches import asks_for
 from ..breaks import breaks_on_the_way
 from ..contents import other_contents, severity_of
 from ..edges import Edge, failures, gradient_pair
@@ -158,7 +159,8 @@ class WrongGradientAtEdge(Check):
         what = "returns NaN" if edge.kind == "nan" else "returns a wrong gradient"
         share = v.error / max(abs(v.got), abs(v.low), abs(v.high)) if v.error > 0 else math.inf
         regularised = place.own == v.path and share < REGULARISED
-        if place.number and breaks_on_the_way(probe.exact, place.evaluator, place.number, v.path, probe.settings.seed):
+        named = place.number if place.number and not asks_for(probe, place.number, place.evaluator) else ""
+        if named and breaks_on_the_way(probe.exact, place.evaluator, named, v.path, probe.settings.seed):
             return self._behind_a_break(probe, place, v, evidence)
         return self.finding(
             probe,
