@@ -10,7 +10,7 @@ from torch import Tensor
 
 from . import numeric
 from .evaluate import Evaluator, UserCodeError
-from .value import ValueTest
+from .value import InputVerdict, ValueTest
 
 BISECTIONS = 10
 SLIGHTLY = 1e-3
@@ -20,6 +20,8 @@ MARGIN = 4
 DECIMALS = 8
 BESIDE, APART = 1e-6, 1e-3
 """A number stands apart where forward changes by the second part of itself within the first distance."""
+SLIGHT, FROM_THE_START = 1e-4, 0.02
+"""Rounding takes over where the first wrong gradient is off by less than the first, and that is beyond the second part of the way."""
 STEPS = 16
 HALVINGS = 40
 LASTS = 0.25
@@ -28,6 +30,8 @@ LASTS = 0.25
 
 def breaks_on_the_way(base: Evaluator, there: Evaluator, name: str, path: str, seed: int) -> bool:
     """Return whether forward breaks about where the gradient of an input turns wrong, as one number goes from its value in a call to another.
+
+    A gradient that first is right and then fades, digit by digit, is lost to rounding, which is no fault of the formula either.
 
     Args:
         base: The call at whose number the gradient is right.
@@ -43,22 +47,33 @@ def breaks_on_the_way(base: Evaluator, there: Evaluator, name: str, path: str, s
     def at(part: float) -> Evaluator:
         return there if part == 1 else there.variant({name: start + part * (end - start)})
 
-    right, wrong = 0.0, 1.0
+    right, wrong, slight = 0.0, 1.0, False
     try:
         for _ in range(BISECTIONS):
             middle = (right + wrong) / 2
-            if ValueTest(at(middle), seed=seed).careful(path).ok:
+            verdict = ValueTest(at(middle), seed=seed).careful(path)
+            if verdict.ok:
                 right = middle
             else:
-                wrong = middle
+                wrong, slight = middle, _share(verdict) < SLIGHT
+        if slight and right > FROM_THE_START:
+            return True
         reach = MARGIN * (wrong - right)
         near, far = max(0.0, right - reach), min(1.0, wrong + reach)
         singular = _plainest(*sorted(start + part * (end - start) for part in (near, far)))
-        return _stands_apart(there, name, singular) or _breaks(lambda part: numeric.flat(at(part).values()), near, far)
+        if _stands_apart(there, name, singular):
+            return True
+        part = _break(lambda part: numeric.flat(at(part).values()), near, far)
+        return part is not None and not _is_entry(there, start + part * (end - start))
     except UserCodeError:
         return isinstance(start, float) or _takes(at(SLIGHTLY))
     except (RuntimeError, StopIteration):
         return False
+
+
+def _share(verdict: InputVerdict) -> float:
+    """How large the error of a gradient is, relative to it."""
+    return verdict.error / max(abs(verdict.got), abs(verdict.low), abs(verdict.high), 1e-300)
 
 
 def _takes(call: Evaluator) -> bool:
@@ -87,23 +102,31 @@ def _stands_apart(call: Evaluator, name: str, number: float) -> bool:
     return all(v.shape != here.shape or not float((v - here).abs().max()) <= APART * numeric.scale_of(here) for v in beside)
 
 
-def _breaks(outputs_at: Callable[[float], Tensor], low: float, high: float) -> bool:
-    """Whether outputs jump, grow beyond all bounds or are no numbers somewhere between two points."""
+def _is_entry(call: Evaluator, number: float) -> bool:
+    """Whether a number is an entry of a tensor of the call: forward compares the two, and either side of a comparison is as good as the other."""
+    entries = torch.cat([leaf.template.detach().double().flatten() for leaf in call.leaves if leaf.template.is_floating_point()])
+    return bool(((entries - number).abs() <= BESIDE * max(1.0, abs(number))).any())
+
+
+def _break(outputs_at: Callable[[float], Tensor], low: float, high: float) -> float | None:
+    """Return where between two points outputs jump, grow beyond all bounds or are no numbers; None where they do not."""
     points = [low + (high - low) * k / STEPS for k in range(STEPS)] + [high]
     values = [outputs_at(point) for point in points]
-    if any(v.shape != values[0].shape or not bool(torch.isfinite(v).all()) for v in values):
-        return True
+    broken = [point for point, v in zip(points, values, strict=True) if v.shape != values[0].shape or not bool(torch.isfinite(v).all())]
+    if broken:
+        return broken[0]
     changes = torch.stack([(b - a).abs() for a, b in pairwise(values)])
     step, element = divmod(int(changes.argmax()), changes.shape[1])
     before = float(changes[step, element])
     left, first, right, last = points[step], values[step][element], points[step + 1], values[step + 1][element]
+    middle = left
     for _ in range(HALVINGS):
         middle = (left + right) / 2
         between = outputs_at(middle)[element]
         if not bool(torch.isfinite(between)):
-            return True
+            return middle
         if (between - first).abs() >= (last - between).abs():
             right, last = middle, between
         else:
             left, first = middle, between
-    return before > 0 and float((last - first).abs()) > LASTS * before
+    return middle if before > 0 and float((last - first).abs()) > LASTS * before else None

@@ -853,3 +853,6 @@ class EitherDistance(Distance):
 
 kills.append(pb.case(Distance, x(4, 3), x(4, 3), 2))
 spares.append(pb.case(EitherDistance, x(4, 3), x(4, 3), 2))
+
+
+kills.append(pb.case(AssumesZero, torch.tensor([0.5, -0.25, 0.75, -2.0], dtype=torch.float64, requires_grad=True), 0.0))

@@ -184,7 +184,8 @@ class WrongGradientAtEdge(Check):
             f"{probe.backward_name} returns a wrong gradient for {v.path}, at {place.where}, behind a break of forward",
             severity="note",
             evidence=evidence,
-            cause=f"on the way there from {place.number}={used!r} the gradient is right up to where forward itself jumps, has a pole or refuses",
+            cause=f"on the way there from {place.number}={used!r} the gradient is right up to where forward itself jumps, has a pole or refuses, "
+            "or where rounding takes over",
             fix=f"Nothing, if such values of {place.number} are never meant; else refuse them in forward.",
             path=v.path,
         )
