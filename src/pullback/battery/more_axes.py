@@ -78,7 +78,8 @@ def other_ranks(probe: Probe) -> Iterator[Reranked]:
             edges = failures(probe, evaluator)
         except UserCodeError as error:
             own = error.stage == "backward" and not refuses(error) and not blames_torch(error)
-            meant = not asked.isdisjoint(paths) or (batches and change is _in_front and wanted <= set(paths))
+            named = {path for path in paths if path in asked and not (rank > usual > _highest(text, path))}
+            meant = bool(named) or (batches and change is _in_front and wanted <= set(paths))
             if own and meant and "" not in told:
                 told.add("")
                 yield Reranked(paths, rank, usual, evaluator, error=error)
@@ -151,6 +152,12 @@ def _text(probe: Probe, *, backward: bool = True) -> str:
         with contextlib.suppress(TypeError, OSError):
             text += inspect.getsource(inspect.unwrap(method))
     return text
+
+
+def _highest(text: str, name: str) -> float:
+    """The highest number that the rank of an argument is compared with; none is higher where it is asked for otherwise."""
+    numbers = [int(number) for a, b, _, number in _COMPARED.findall(text) if name in (a, b)]
+    return max(numbers, default=float("inf"))
 
 
 def _lower(text: str) -> set[tuple[str, int]]:

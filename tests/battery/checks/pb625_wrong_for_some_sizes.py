@@ -831,3 +831,22 @@ class Projects(torch.autograd.Function):
 
 
 spares.append(pb.case(Projects, x(3, 3), x(3, 4)))
+
+
+class SharedOrNot(torch.autograd.Function):
+    """One matrix for all rows, or one for each, as the code asks; nobody spoke of more axes."""
+
+    @staticmethod
+    def forward(ctx, a, p):
+        ctx.save_for_backward(a, p)
+        ctx.shared = a.dim() == 2
+        return (a.expand(len(p), *a.shape[-2:]) if ctx.shared else a).matmul(p[:, :, None]).squeeze(-1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        a, p = ctx.saved_tensors
+        da = dy[:, :, None] * p[:, None]
+        return da.sum(0) if ctx.shared else da, (dy[:, None] @ a)[:, 0]
+
+
+spares.append(pb.case(SharedOrNot, x(2, 3, 3), x(2, 3)))
