@@ -19,7 +19,7 @@ EACH = 2
 
 
 @dataclass(slots=True)
-class Settings:
+class Pairing:
     """The single settings with which the gradient is right, of which two can be tried together.
 
     Args:

@@ -12,7 +12,7 @@ from ...report.finding import Evidence, Finding
 from .. import tolerance
 from ..base import Check, Skipped
 from ..branches import excused, other_settings
-from ..combinations import Settings
+from ..combinations import Pairing
 from ..conjugates import missing_conjugate
 from ..correct import corrected_line
 from ..diagnose import causes
@@ -95,7 +95,7 @@ class WrongGradient(Check):
     def _in_other_branches(self, probe: Probe) -> Iterator[Finding]:
         end = time.thread_time() + BUDGET
         told: set[tuple[str, str]] = set()
-        settings = Settings(probe)
+        settings = Pairing(probe)
         # Pairs come last, once it is known which single settings are right.
         for variant in chain(other_branches(probe), other_settings(probe), _later(settings.pairs)):
             if time.thread_time() > end:
