@@ -24,9 +24,10 @@ from .watch_calls import Call, Gradients, RandomState, kind_of, outputs_of, rand
 from .watch_faults import Fault, shown
 from .watch_look import Look, Row
 from .watch_replay import REPLAYS, locate
-from .watch_steps import Steps, StepStats
+from .watch_steps import StepStats
 from .watch_text import watch_section, watch_text
 
+KEPT_STEPS = 10_000
 WAITING_CALLS = 32
 _AFTER_BACKWARD = _compat.after_backward()
 LOCATED_FAULTS = 10
@@ -36,13 +37,14 @@ class Watch:
     """A running watch. Print it for the steps so far; `close` ends it, as the end of a `with` block does.
 
     Attributes:
+        steps: The last 10,000 steps: norms of outputs and gradients.
         faults: Where NaN or Inf first appeared; once for each time that a step was in order before.
         looks: For the steps that were looked at in full, what each submodule gave and received.
     """
 
     def __init__(self, modules: tuple[torch.nn.Module, ...], every: int, on_fault: Callable[[Fault], object]) -> None:
         self.faults: list[Fault] = []
-        self._steps = Steps()
+        self.steps: deque[StepStats] = deque(maxlen=KEPT_STEPS)
         self.looks: dict[int, tuple[Row, ...]] = {}
         self.names = [clean(type(module).__name__, limit=80) for module in modules]
         self.begun = 0
@@ -53,11 +55,6 @@ class Watch:
         self._watched = [_Watched(self, module) for module in modules]
         self._alone = self._watched[0].gradients if len(modules) == 1 else None
         self._look = Look(modules[0]) if every else None
-
-    @property
-    def steps(self) -> deque[StepStats]:
-        """The last 10,000 steps: norms of outputs and gradients."""
-        return self._steps.known()
 
     def __enter__(self) -> Self:
         return self
@@ -99,13 +96,12 @@ class Watch:
         """Count a step when its backward has ended."""
         self._queued, self._ended = False, True
         calls, self._arrived = self._arrived, []
-        small = calls[0].small if len(calls) == 1 and self._alone is not None else None
-        flat = self._alone.if_finite(small) if small is not None and self._alone is not None else None
-        if flat is None or small is None:
+        norms = self._alone.norms_with(calls[0].small) if self._alone is not None and len(calls) == 1 else None
+        if norms is None:
             self._measure(calls)
             return
         self._sick = False
-        self._steps.add_later(self.begun, flat, small.numel())
+        self.steps.append(StepStats(self.begun, *norms))
         if self._every:
             self._look_at(self.begun)
 
@@ -114,7 +110,7 @@ class Watch:
         step = self.begun
         gradient = self._gradient()
         output = calls[-1].norm
-        self._steps.add(StepStats(step, gradient, output))
+        self.steps.append(StepStats(step, gradient, output))
         if self._every:
             self._look_at(step)
         if math.isfinite(gradient or 0.0) and math.isfinite(output) and not any(call.is_bad_at_arguments() for call in calls):
@@ -211,10 +207,9 @@ class _Watched:
 def watch(*modules: torch.nn.Module, every: int = 100, on_fault: Callable[[Fault], object] | None = None) -> Watch:
     """Watch modules of a running program: norms at every step, and the operation and line where NaN or Inf first appears.
 
-    In the steady state a step costs two hooks and a sum of outputs and gradients (where they are large, their norms). Only when it is not finite is
-    the call made once more, on a copy of the module that shares the parameters and has buffers of its own, with the arguments, grad mode, autocast
-    and torch random state of the call; there every operation is looked at. Outputs, gradients, buffers and random state of the program stay what
-    they are without a watch.
+    In the steady state a step costs two hooks and the norms of output and gradients. Only when they are not finite is the call made once more, on
+    a copy of the module that shares the parameters and has buffers of its own, with the arguments, grad mode, autocast and torch random state of the
+    call; there every operation is looked at. Outputs, gradients, buffers and random state of the program stay what they are without a watch.
 
     Args:
         *modules: The model; and what follows it, such as a loss module, if that is to be looked into as well.

@@ -77,8 +77,7 @@ class Call:
 
     def _written(self) -> list[int]:
         found = [value for value in self.args if isinstance(value, Tensor)]
-        if self._parameters:
-            found += (self._parameters[0], self._parameters[-1])
+        found += self._parameters[-1:]
         return _compat.versions_of(found)
 
     def keep(self, outputs: list[Tensor]) -> None:
@@ -95,7 +94,7 @@ class Call:
     def norm(self) -> float:
         """The 2-norm of the outputs together; this waits for the device."""
         if self._norm is None:
-            self._norm = math.hypot(*map(_small_norm, self._outputs))
+            self._norm = math.hypot(*(float(norm_of(output)) for output in self._outputs))
         return float(self._norm)
 
     def listen(self, outputs: list[Tensor], arrived: Callable[[Call, int, Tensor], None]) -> bool:
@@ -151,13 +150,6 @@ def can_hold_nan(tensor: Tensor) -> bool:
     return (tensor.is_floating_point() or tensor.is_complex()) and tensor.layout == torch.strided and tensor.device.type != "meta"
 
 
-def _small_norm(tensor: Tensor) -> float:
-    if tensor.dtype not in _COMMON:
-        return float(norm_of(tensor))
-    flat = tensor.reshape(-1)
-    return math.sqrt(flat.dot(flat))
-
-
 def norm_of(tensor: Tensor) -> Tensor:
     """Return the 2-norm of a tensor as a tensor, in single precision at least."""
     tensor = tensor.detach()
@@ -174,24 +166,24 @@ class Gradients:
         self._kind = next(iter(kinds)) if plain else None
         self._alike = len(kinds) == 1 and not any(dtype in _LOW for dtype, _ in kinds) and all(p.numel() <= SMALL for p in parameters)
 
-    def if_finite(self, output: Tensor) -> Tensor | None:
-        """Return one new vector of all gradients and an output, if its sum is finite.
+    def norms_with(self, output: Tensor | None) -> tuple[float, float] | None:
+        """Return the 2-norm of all gradients together, and that of a small output, if both are finite.
 
         None also where there are no gradients, and where they are large or of another kind than the output.
         """
-        if self._kind != (output.dtype, output.device):
+        if output is None or self._kind != (output.dtype, output.device):
             return None
         found = [gradient for parameter in self._parameters if (gradient := parameter.grad) is not None]
         if not found:
             return None
-        found.append(output)
         try:
             flat = _FLATTENED(found)
         except RuntimeError:  # a gradient may be sparse, or of a dtype of its own
             return None
         if flat.requires_grad:
             flat = flat.detach()
-        return flat if math.isfinite(flat.sum()) else None
+        norms = torch.linalg.vector_norm(flat).item(), torch.linalg.vector_norm(output).item()
+        return norms if sum(norms) < math.inf else None
 
     def norm(self) -> float | None:
         """Return the 2-norm of all gradients together; None where there are none. This waits for the device."""
@@ -200,8 +192,7 @@ class Gradients:
             return None
         if self._alike:
             try:
-                flat = _FLATTENED(found).detach()
-                return math.sqrt(flat.dot(flat)) if flat.dtype in _COMMON else float(torch.linalg.vector_norm(flat))
+                return float(torch.linalg.vector_norm(_FLATTENED(found).detach()))
             except RuntimeError:  # a gradient may be sparse, or of a dtype of its own
                 pass
         norm = grouped_norm(found)

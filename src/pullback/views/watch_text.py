@@ -30,7 +30,7 @@ def watch_section(watch: Watch) -> dict[str, Any]:
         "schema": 1,
         "kind": "watch",
         "modules": list(watch.names),
-        "steps": [_plain(asdict(step)) for step in watch.steps],
+        "steps": [_plain(step._asdict()) for step in watch.steps],
         "looks": [{"step": step, "rows": [_plain(asdict(row)) for row in rows]} for step, rows in watch.looks.items()],
         "faults": [asdict(fault) for fault in watch.faults],
     }
