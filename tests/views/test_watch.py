@@ -1,5 +1,7 @@
 """A watch finds the first NaN or Inf at its operation and line, changes nothing, and leaves nothing behind."""
 
+import copy
+import io
 import json
 import math
 import random
@@ -174,6 +176,27 @@ def test_closing_takes_every_hook_off():
     watch.close()
     watch.close()
     assert hooks_of(model) == before
+
+
+def saved_and_loaded(model):
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    return torch.load(file, weights_only=False)
+
+
+@pytest.mark.parametrize(("copied", "every"), [(copy.copy, 0), (copy.deepcopy, 0), (copy.deepcopy, 1), (saved_and_loaded, 0), (saved_and_loaded, 1)])
+def test_a_copy_of_the_model_is_not_watched(copied, every):
+    model, faults = net(), []
+    with pb.watch(model, every=every, on_fault=faults.append) as watch:
+        program(model, steps=2)
+        shadow = copied(model)
+        shadow.way = "log"
+        shadow(torch.ones(4, 8)).sum().backward()
+        model.zero_grad()
+        model(torch.ones(4, 8)).sum().backward()
+    assert (len(watch.steps), faults) == (3, [])
+    assert all(row.bad == 0 for rows in watch.looks.values() for row in rows)
 
 
 def test_an_exception_passes_and_the_hooks_go():

@@ -22,6 +22,7 @@ from ..report.clean import clean
 from .files import write_form
 from .watch_calls import Call, Gradients, RandomState, kind_of, outputs_of, random_state
 from .watch_faults import Fault, shown
+from .watch_hooks import Hook
 from .watch_look import Look, Row
 from .watch_replay import REPLAYS, locate
 from .watch_steps import StepStats
@@ -182,12 +183,9 @@ class _Watched:
         self._watch = watch
         self._random: RandomState | None = None
         self._handles = [
-            module.register_forward_pre_hook(self._before, prepend=True),
-            module.register_forward_hook(self._after, with_kwargs=True),
+            module.register_forward_pre_hook(Hook(self._before), prepend=True),
+            module.register_forward_hook(Hook(self._after), with_kwargs=True),
         ]
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Watched:
-        return self
 
     def remove(self) -> None:
         for handle in self._handles:
@@ -255,7 +253,10 @@ def _located(call: Call) -> Fault | None:
         )
     try:
         fault = locate(call)
-        text = "made again, everything is finite: it depends on more than torch's random state, or on what torch.compile made of the module"
+        text = (
+            "made again, everything is finite: gradients had it before this backward, or it depends on more than torch's random state or on what "
+            "torch.compile made of the module"
+        )
     except Exception as error:
         fault, text = None, f"the call cannot be made again: {type(error).__name__}: {clean(error, limit=200)}"
     if fault is None and kind == "Inf" and not kind_of(call.gradients()):

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from .watch_calls import can_hold_nan, norm_of, outputs_of
+from .watch_hooks import Hook
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +47,7 @@ class Look:
         self._given: dict[str, Tensor] = {}
         self._received: dict[str, Tensor] = {}
         self._calls: dict[str, int] = {}
-        self._handles = [
-            inner.register_forward_hook(lambda _module, _args, result, name=name: self._note(name, result))
-            for name, inner in module.named_modules()
-            if name
-        ]
+        self._handles = [inner.register_forward_hook(Hook(self._note, name, inner)) for name, inner in module.named_modules() if name]
 
     def remove(self) -> None:
         """Take the hooks off; gradients that still come are kept."""
@@ -58,8 +55,8 @@ class Look:
             handle.remove()
         self._handles.clear()
 
-    def _note(self, name: str, result: Any) -> None:
-        if torch.compiler.is_compiling():
+    def _note(self, name: str, watched: torch.nn.Module, module: torch.nn.Module, args: tuple[Any, ...], result: Any) -> None:
+        if torch.compiler.is_compiling() or module is not watched:
             return
         count = self._calls[name] = self._calls.get(name, 0) + 1
         key = name if count == 1 else f"{name} ({count})"
