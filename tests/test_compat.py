@@ -586,3 +586,18 @@ def test_rules_and_overload_of_a_library_op():
     assert _compat.library_overload(torch.ops.pullback_compat.double) is overload
     assert _compat.library_overload(overload) is overload
     assert _compat.library_overload(twice) is None
+
+
+def test_saved_hooks_are_allowed_within_a_ban_which_holds_again_afterwards():
+    def allowed():
+        with torch.autograd.graph.save_on_cpu():
+            return True
+
+    with torch.autograd.graph.disable_saved_tensors_hooks("banned"):
+        with _compat.saved_hooks_allowed():
+            assert allowed()
+        with pytest.raises(RuntimeError, match="banned"):
+            allowed()
+    with _compat.saved_hooks_allowed():
+        assert allowed()
+    assert allowed()

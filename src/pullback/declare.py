@@ -48,6 +48,11 @@ class Declaration:
         """Whether the gradient is declared to be something else than the forward's derivative."""
         return not self.exact or not self.linear or self.surrogate is not None
 
+    @property
+    def stated(self) -> dict[str, Any]:
+        """What is declared otherwise than where nothing is, by key."""
+        return {key: value for key in KEYS if (value := getattr(self, key)) != getattr(_NOTHING, key)}
+
     def update(self, where: str, **values: Any) -> Declaration:
         """Return the declaration with `values` laid over it; `where` names their origin in errors.
 
@@ -65,6 +70,7 @@ class Declaration:
         return replace(self, **values)
 
 
+_NOTHING = Declaration()
 KEYS: tuple[str, ...] = tuple(f.name for f in fields(Declaration))
 _TYPES: dict[str, tuple[type, ...]] = {"exact": (bool,), "linear": (bool,), "orders": (int,), "static": (tuple, list, set), "reason": (str,)}
 

@@ -10,9 +10,7 @@ take float32 inputs, since the tolerance follows from the measured noise.
 
 from __future__ import annotations
 
-import contextlib
 import inspect
-import io
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,7 +22,7 @@ from torch.autograd.gradcheck import GradcheckError
 from .battery.evaluate import UserCodeError
 from .battery.forward_mode import wrong_tangent
 from .battery.probe import Probe
-from .battery.process_state import preserved_state
+from .battery.process_state import muted_output, preserved_state
 from .battery.session import run_case
 from .battery.settings import Settings
 from .battery.tensors import copy_tensor, differentiable, random_like
@@ -105,7 +103,7 @@ def gradcheck(
     settings = Settings(select=frozenset(codes), leave=leave)
     case = Case(func, arguments, {}, declaration_of(resolve_target(func).function or func))
     try:
-        with preserved_state(), warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()):
+        with preserved_state(), warnings.catch_warnings(), muted_output():
             warnings.simplefilter("ignore")
             if check_backward_ad:
                 _check_backward(case, settings, nondet_tol)

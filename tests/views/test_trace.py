@@ -176,6 +176,14 @@ def test_a_cut_around_an_op_is_marked():
     assert "None: no way leads" in str(traced)
 
 
+@pytest.mark.parametrize(("mode", "why"), [(torch.no_grad, "under torch.no_grad()"), (torch.inference_mode, "in torch.inference_mode()")])
+def test_a_mode_that_records_nothing_is_named(mode, why):
+    x = torch.ones(3, requires_grad=True)
+    with mode():
+        steps = pb.trace(Scale.apply, x, 2.0).steps
+    assert [step.text for step in steps if step.what == "attaches"] == [f"no gradient is recorded {why}"]
+
+
 def test_an_exception_is_the_last_step():
     def fails(dy):
         raise RuntimeError("no \x1b[31mkernel")

@@ -13,6 +13,7 @@ from .engine import after_backward as after_backward
 from .engine import graph_task as graph_task
 from .engine import on_backward as on_backward
 from .engine import on_gradient as on_gradient
+from .engine import saved_hooks_allowed as saved_hooks_allowed
 from .engine import saved_tensor_hooks as saved_tensor_hooks
 from .engine import undefined_gradient as undefined_gradient
 from .functions import c_apply as c_apply

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import contextlib
-import os
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +14,7 @@ from ..capture.case import Case
 from ..declare import Declaration, declaration_of, read_configuration
 from ..report import codes
 from ..report.report import Report
-from .process_state import preserved_state
+from .process_state import muted_output, preserved_state
 from .searched import searched_cases
 from .session import run_case as run_case
 from .settings import Settings as Settings
@@ -44,7 +43,7 @@ def check(
 
     Args:
         target: An `autograd.Function` subclass, its `apply`, a `pb.op`, a torch.library op, or any callable or module that uses custom Functions
-            inside.
+            inside. Or a `pb.case`, which has its arguments with it.
         inputs: A tuple is the arguments, one tensor is one argument, a list is one argument; None: sample inputs are searched for. If at least
             one given tensor requires grad, exactly those are differentiated; if none does, all floating and complex tensors not in `static`.
         kwargs: Keyword arguments of the call.
@@ -63,7 +62,7 @@ def check(
         A `Report`; `print` it, ask its `ok`, or call `raise_if_failed()`.
 
     Raises:
-        TypeError: if `target` is not something that can be checked.
+        TypeError: if `target` is not something that can be checked, or is a case and there are arguments beside it.
         pullback.report.codes.UnknownCode: for an unknown word in `select` or `ignore`.
 
     Example:
@@ -81,13 +80,22 @@ def check(
         True
     """
     settings = Settings(seed=seed, orders=orders, thorough=thorough, select=codes.resolve(select), ignore=codes.resolve(ignore))
+    case = target if isinstance(target, Case) else None
+    if case is not None:
+        if inputs is not None or kwargs:
+            raise TypeError("pb.check takes the arguments that the case was made with: leave the others out, or put them into pb.case(target, ...)")
+        target = case.target
     resolved = resolve_target(target)
     stated = {"reference": reference, "surrogate": surrogate, "static": tuple(static)}
     flags = {"exact": exact, "linear": linear}
     given = {k: v for k, v in stated.items() if v} | {k: v for k, v in flags.items() if v is False}
     configured = read_configuration(Path.cwd())[1].get("declare", {})
-    declaration = declaration_of(resolved.function or target, configured=configured, subject=resolved.subject).update("pb.check", **given)
-    with open(os.devnull, "w") as nowhere, contextlib.redirect_stdout(nowhere):
+    declared = declaration_of(resolved.function or target, configured=configured, subject=resolved.subject)
+    own = case.declaration.stated if case is not None else {}
+    declaration = declared.update("pb.case", **own).update("pb.check", **given)
+    with muted_output():
+        if case is not None:
+            return run_case(replace(case, declaration=declaration), settings)
         if inputs is None and not kwargs:
             return _check_searched(target, declaration, settings)
         args = inputs if isinstance(inputs, tuple) else () if inputs is None else (inputs,)

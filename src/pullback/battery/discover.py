@@ -320,8 +320,7 @@ def _configured(loaded: Loaded, subject: Subject) -> dict[str, Any]:
 
 def _under(declaration: Declaration, configured: Mapping[str, Any]) -> Declaration:
     """Lay the project's configuration under what a case says itself: it fills only what the case leaves open."""
-    open_keys = {key: value for key, value in configured.items() if getattr(declaration, key, None) == getattr(Declaration(), key, None)}
-    return declaration.update("[tool.pullback.declare]", **open_keys)
+    return Declaration().update("[tool.pullback.declare]", **configured).update("pb.case", **declaration.stated)
 
 
 def _more_subjects(loaded: Loaded, seed: int) -> Sequence[Subject]:

@@ -1,14 +1,16 @@
-"""What a check gives back to the process as it was: random states, modes, defaults."""
+"""What a check leaves aside of the process, and gives back as it was: random states, modes, defaults, standard output."""
 
 from __future__ import annotations
 
 import os
 import random
 import sys
+import threading
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager, redirect_stdout
 from types import TracebackType
+from typing import Any
 
 import torch
 
@@ -16,15 +18,41 @@ from .. import _compat
 
 _CPU = torch.device("cpu")
 _FUNCTION_MODES = _compat.function_modes()
+_ALONE = threading.RLock()
+_surrounding = _CPU
 
 
 @contextmanager
 def preserved_state() -> Iterator[None]:
-    """Restore what the checked code may change for the whole process.
+    """Restore what the checked code may change for the whole process, and keep out what surrounds the check.
 
-    Random states, grad mode, default dtype and device, determinism, anomaly mode, the precision of matrix products, number of threads, warning
-    filters, working directory.
+    Restored: random states, grad mode, default dtype and device, determinism, anomaly mode, the precision of matrix products, number of threads,
+    warning filters, working directory. Kept out: inference mode, a ban on hooks of saved tensors, and a default device, which only the checked code
+    sees. One thread is in here at a time.
     """
+    with _ALONE, _set_aside(), _restored():
+        yield
+
+
+@contextmanager
+def _set_aside() -> Iterator[None]:
+    global _surrounding
+    device, before = _default_device(), _surrounding
+    with ExitStack() as stack:
+        stack.enter_context(_compat.saved_hooks_allowed())
+        if torch.is_inference_mode_enabled():
+            stack.enter_context(torch.inference_mode(False))
+        if device != _CPU:
+            stack.enter_context(_CPU)
+            _surrounding = device
+        try:
+            yield
+        finally:
+            _surrounding = before
+
+
+@contextmanager
+def _restored() -> Iterator[None]:
     numpy = sys.modules.get("numpy")
     cuda = torch.cuda.get_rng_state_all() if torch.cuda.is_initialized() else []
     before = (
@@ -57,11 +85,17 @@ def preserved_state() -> Iterator[None]:
 
 
 class KeptDefaults:
-    """Restores after one call what would spoil the battery's own arithmetic: grad mode, default dtype, default device."""
+    """Restores after one call what would spoil the battery's own arithmetic: grad mode, default dtype, default device.
 
-    __slots__ = ("_device", "_dtype", "_grad_mode")
+    In the call, the default device is the one that surrounds the check.
+    """
+
+    __slots__ = ("_device", "_dtype", "_entered", "_grad_mode")
 
     def __enter__(self) -> None:
+        self._entered = _surrounding
+        if self._entered != _CPU:
+            self._entered.__enter__()
         self._grad_mode, self._dtype = torch.is_grad_enabled(), torch.get_default_dtype()
         self._device = _default_device()
 
@@ -70,6 +104,25 @@ class KeptDefaults:
         if torch.get_default_dtype() is not self._dtype:
             torch.set_default_dtype(self._dtype)
         _restore_default_device(self._device)
+        if self._entered != _CPU:
+            self._entered.__exit__(kind, error, trace)
+
+
+@contextmanager
+def muted_output() -> Iterator[None]:
+    """Leave out what this thread prints to standard output; what others print goes there as before."""
+    with _ALONE, open(os.devnull, "w") as nowhere, redirect_stdout(_ByThread(nowhere, sys.stdout)):  # type: ignore[type-var]
+        yield
+
+
+class _ByThread:
+    """A stream that is one file for the thread that made it, and another one for every other thread."""
+
+    def __init__(self, ours: Any, others: Any) -> None:
+        self._ours, self._others, self._thread = ours, others, threading.get_ident()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._ours if threading.get_ident() == self._thread else self._others, name)
 
 
 def _default_device() -> torch.device:

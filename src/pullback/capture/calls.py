@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+from ..report.clean import clean
 from ..report.finding import Location
 from .library import library_op, op_behind, stand_in
 
@@ -102,6 +103,11 @@ def positional_names(parameters: tuple[str, ...], count: int) -> list[str]:
     return (names + extra)[:count]
 
 
+def _short(value: object) -> str:
+    first, _, rest = repr(value).partition("\n")
+    return clean(first, limit=60) + ("…" if rest else "")
+
+
 def resolve_target(target: Any) -> Target:
     """Return what `target` means.
 
@@ -118,7 +124,7 @@ def resolve_target(target: Any) -> Target:
         return _of_function(owner, owner.apply)
     if not callable(target) or isinstance(target, type):
         what = "an instance of this module" if _is_module_class(target) else "an autograd.Function subclass, its apply, an op or a callable"
-        raise TypeError(f"pullback cannot check {target!r} of type {type(target).__name__}: pass {what}")
+        raise TypeError(f"pullback cannot check {_short(target)} of type {type(target).__name__}: pass {what}")
     op = library_op(target)
     if op is not None:
         return Target(target, None, op.name, op.short, op.arguments, _place(op.forward))

@@ -170,7 +170,7 @@ class Follower:
         sources = list(ctx.next_functions)
         if not any(source is not None for source, _ in sources):
             wanting = any(isinstance(value, Tensor) and value.requires_grad for value in given)
-            text = "no gradient: no argument requires grad" if not wanting else "no gradient is recorded here"
+            text = _why_none_is_recorded() if wanting else "no gradient: no argument requires grad"
             self.step("apply", function, call, "attaches", text=text, mark="cut" if wanting else "")
             return
         shown = []
@@ -246,3 +246,9 @@ def _written(function: type[Function]) -> Written:
 def _places(function: type[Function]) -> tuple[Location | None, Location | None]:
     found = _written(function)
     return found.forward, found.backward
+
+
+def _why_none_is_recorded() -> str:
+    if torch.is_inference_mode_enabled():
+        return "no gradient is recorded in torch.inference_mode()"
+    return "no gradient is recorded here" if torch.is_grad_enabled() else "no gradient is recorded under torch.no_grad()"

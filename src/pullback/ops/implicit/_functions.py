@@ -79,7 +79,7 @@ def check_function(op: str, name: str, f: Any) -> None:
         TypeError: naming the argument.
     """
     if not callable(f):
-        raise TypeError(f"{op}: {name} must be a function, got {type(f).__name__} {f!r}."[:200])
+        raise TypeError(f"{op}: {name} must be a function, got {type(f).__name__} {arguments.shown(f)}.")
 
 
 def check_tolerance(op: str, tol: Any) -> None:
