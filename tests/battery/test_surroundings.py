@@ -1,7 +1,9 @@
 """What surrounds a check changes no verdict, and is there again afterwards."""
 
+import subprocess
 import sys
 import threading
+from pathlib import Path
 
 import pytest
 import torch
@@ -157,3 +159,23 @@ def test_a_case_and_arguments_are_refused_and_nothing_is_printed_whole():
     with pytest.raises(TypeError, match=r"^pullback cannot check tensor") as refused:
         pb.check(torch.randn(100, 100))
     assert len(str(refused.value)) < 250
+
+
+WITHIN = """
+import torch
+torch.set_default_device("meta")
+with torch.inference_mode():
+    import pullback as pb
+    from tests.battery.test_surroundings import Times, TimesByMean, arguments
+    with pb.recording(values=False) as run, torch.inference_mode(False):
+        x, w = (a.requires_grad_() for a in arguments())
+        Times.apply(x, w).sum().backward()
+    report = run.report(select=["PB5", "PB6"])
+    print(pb.check(Times, arguments(), select=["PB5", "PB6"]).ok, pb.check(TimesByMean, arguments(), select=["PB501"]).ok, report.ok)
+"""
+
+
+def test_nothing_that_the_first_import_makes_depends_on_them():
+    root = Path(__file__).resolve().parents[2]
+    found = subprocess.run([sys.executable, "-c", WITHIN], cwd=root, capture_output=True, text=True, timeout=300)
+    assert (found.stdout.split(), found.returncode) == (["True", "False", "True"], 0), found.stderr

@@ -20,7 +20,7 @@ DIRECTIONS = 4
 COTANGENTS = 2
 SKETCHES = 1
 SIGNED = (0.5, 1.0, 2.0)
-_HALF = torch.tensor(0.5, dtype=torch.float64)
+_HALF = torch.tensor(0.5, dtype=torch.float64, device="cpu")
 
 
 @dataclass(frozen=True, slots=True)

@@ -307,7 +307,7 @@ class _Reader:
         if info.file_size != size:
             raise self._refused(f"tensor {number} of shape {list(shape)} needs {size} bytes, but {info.file_size} are stored")
         if size == 0:
-            return torch.empty(shape, dtype=dtype)
+            return torch.empty(shape, dtype=dtype, device="cpu")
         with self._archive.open(info) as file:
             raw = torch.frombuffer(bytearray(_read(file, size)), dtype=torch.uint8)
         return _little_endian(raw, dtype).view(dtype).reshape(shape)

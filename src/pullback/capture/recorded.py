@@ -368,14 +368,14 @@ def _drawn(stored: StoredTensor, dtype: torch.dtype, seed: int) -> Tensor:
     generator = torch.Generator().manual_seed(seed)
     low, high = stored.statistics.get("min", 0.0), stored.statistics.get("max", 1.0)
     if dtype is torch.bool:
-        return torch.rand(stored.dense_shape, generator=generator) < stored.statistics.get("mean", 0.5)
+        return torch.rand(stored.dense_shape, generator=generator, device="cpu") < stored.statistics.get("mean", 0.5)
     if not dtype.is_floating_point and not dtype.is_complex:
-        return torch.randint(int(low), int(high) + 1, stored.dense_shape, generator=generator).to(dtype)
+        return torch.randint(int(low), int(high) + 1, stored.dense_shape, generator=generator, device="cpu").to(dtype)
     real = torch.float64 if dtype.is_complex else dtype
     mean, std = stored.statistics.get("mean", 0.0), stored.statistics.get("std", 1.0)
-    values = torch.randn(stored.dense_shape, generator=generator, dtype=torch.float64) * std + mean
+    values = torch.randn(stored.dense_shape, generator=generator, dtype=torch.float64, device="cpu") * std + mean
     if dtype.is_complex:
-        return torch.complex(values, torch.randn(stored.dense_shape, generator=generator, dtype=torch.float64) * std).to(dtype)
+        return torch.complex(values, torch.randn(stored.dense_shape, generator=generator, dtype=torch.float64, device="cpu") * std).to(dtype)
     return values.clamp(low, high).to(real)
 
 

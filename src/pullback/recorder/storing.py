@@ -190,9 +190,9 @@ def moved_off(stored: StoredTensor, seed: int) -> StoredTensor:
     """Return a constant tensor with each entry moved towards, or from, zero by a few percent: what a step of training does."""
     data = stored.data
     if data is None:
-        data = torch.full(stored.dense_shape, stored.statistics["mean"], dtype=dtype_named(stored.layout.dtype))
+        data = torch.full(stored.dense_shape, stored.statistics["mean"], dtype=dtype_named(stored.layout.dtype), device="cpu")
     generator = torch.Generator().manual_seed(seed)
-    amount = 0.03 + 0.12 * torch.rand(data.shape, generator=generator, dtype=torch.float64)
+    amount = 0.03 + 0.12 * torch.rand(data.shape, generator=generator, dtype=torch.float64, device="cpu")
     values = data.to("cpu", torch.float64)
     return replace(stored, data=torch.where(values == 0, amount, values * (1 - amount)).to(data.dtype))
 

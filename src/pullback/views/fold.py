@@ -284,8 +284,8 @@ def _repetitions(tokens: list[int]) -> list[tuple[int, int, int]]:
     """Return runs ``(start, period, length)`` in which every token equals the one a period before, smallest periods first found, none overlapping."""
     if len(tokens) < 4:
         return []
-    sequence = torch.tensor(tokens)
-    taken = torch.zeros(len(tokens), dtype=torch.bool)
+    sequence = torch.tensor(tokens, device="cpu")
+    taken = torch.zeros(len(tokens), dtype=torch.bool, device="cpu")
     runs: list[tuple[int, int, int]] = []
     for period in _periods(sequence):
         same = (sequence[:-period] == sequence[period:]) & ~taken[:-period] & ~taken[period:]
@@ -310,7 +310,8 @@ def _periods(sequence: torch.Tensor) -> list[int]:
 
 
 def _true_runs(flags: torch.Tensor) -> Iterator[tuple[int, int]]:
-    edges = torch.diff(flags.to(torch.int8), prepend=torch.zeros(1, dtype=torch.int8), append=torch.zeros(1, dtype=torch.int8))
+    none = torch.zeros(1, dtype=torch.int8, device="cpu")
+    edges = torch.diff(flags.to(torch.int8), prepend=none, append=none)
     starts, ends = torch.nonzero(edges == 1).flatten().tolist(), torch.nonzero(edges == -1).flatten().tolist()
     yield from ((start, end - start) for start, end in zip(starts, ends, strict=True))
 

@@ -83,7 +83,7 @@ def _summary(tensor: Tensor) -> Tensor:
     with torch.no_grad():
         data = tensor.detach()
         if not can_hold_nan(data) or not data.numel():
-            return torch.zeros(3, dtype=torch.float64)
+            return torch.zeros(3, dtype=torch.float64, device="cpu")
         size = data.numel()
         norm, nonzero, bad = norm_of(data), data.count_nonzero(), size - data.isfinite().sum()
         return torch.stack([norm.double().square() / size, 1 - nonzero.double() / size, bad.double()])
