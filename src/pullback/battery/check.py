@@ -53,7 +53,8 @@ def check(
         linear: False where backward is deliberately not linear in grad_output.
         static: Names of arguments that are never differentiated.
         orders: 2 where second derivatives must be right.
-        thorough: Whether to run the slow tier too.
+        thorough: Whether to run the slow tier too, and everything at the given sizes: otherwise tensors of 65,536 elements or more are made smaller
+            where the op takes it, and the report says so.
         select: Codes, names or families to run; empty: all.
         ignore: Codes, names or families to leave out.
         seed: Chooses directions, cotangents and samples.

@@ -138,7 +138,7 @@ class Resizer:
             dims = [dim for path, dim in symbol.axes if path == leaf.path]
             if dims:
                 shape = [size if dim in dims else n for dim, n in enumerate(leaf.template.shape)]
-                if torch.Size(shape).numel() > MAX_ELEMENTS:
+                if torch.Size(shape).numel() > max(MAX_ELEMENTS, leaf.template.numel()):
                     return None
                 values[leaf.path] = refill(leaf.template, shape, symbol.size, size, self.generator)
             elif symbol.joint and not differentiable(leaf.template):
@@ -236,6 +236,7 @@ def retargeted(template: Tensor, old: int, new: int) -> Tensor:
 
 
 def _laid_out(values: Tensor, template: Tensor) -> Tensor:
-    if template.dim() == 4 and not template.is_contiguous() and template.is_contiguous(memory_format=torch.channels_last):
-        values = values.contiguous(memory_format=torch.channels_last)
+    if not template.is_contiguous():
+        order = sorted(range(template.dim()), key=lambda dim: -template.stride(dim))
+        values = values.permute(order).contiguous().permute([order.index(dim) for dim in range(template.dim())])
     return torch.nn.Parameter(values, requires_grad=False) if isinstance(template, torch.nn.Parameter) else values

@@ -61,7 +61,7 @@ def codes(ctx: click.Context, parameter: click.Parameter, words: tuple[str, ...]
 @click.option("--seed", type=int, default=0, show_default=True, help="Chooses directions, grad_outputs and searched samples.")
 @click.option("--timeout", type=click.FloatRange(min=0, min_open=True), default=60.0, show_default=True, help="Seconds for one check.")
 @click.option("-j", "--jobs", type=click.IntRange(min=1), metavar="N", help="Worker processes.  [default: number of CPUs]")
-@click.option("--thorough", is_flag=True, help="Run the slow tier too.")
+@click.option("--thorough", is_flag=True, help="Run the slow tier too, and large tensors as they are given.")
 @click.option("--module", "modules", multiple=True, metavar="NAME", help="For a recording: check code of this package, besides the project's own.")
 @click.option(
     "--distributed", type=click.IntRange(2, 64), metavar="N", help="Run the distributed tier too: in N processes of this machine, through gloo."

@@ -61,7 +61,9 @@ class Report:
         reports = (self, *others)
         environment: dict[str, JSON] = {}
         for report in reversed(reports):
-            environment.update(report.environment)
+            for key, value in report.environment.items():
+                known = environment.get(key)
+                environment[key] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
         return Report(
             findings=_gravest(f for r in reports for f in r.findings),
             checks=_unique(c for r in reports for c in r.checks),

@@ -96,6 +96,16 @@ def searched_samples(report: Report) -> list[str]:
     return lines
 
 
+def smaller_tensors(report: Report) -> list[str]:
+    """Return for each subject that was checked with smaller tensors than were given what they were, one a line."""
+    found = report.environment.get("smaller")
+    if not isinstance(found, dict):
+        return []
+    names = short_names(_subjects(report))
+    lines = [f"{names.get(subject, subject)}: {said}" if len(names) > 1 else str(said) for subject, said in found.items()]
+    return [*lines, "(as given: --thorough, pb.check(..., thorough=True))"]
+
+
 def summary_line(report: Report) -> tuple[str, str]:
     """Return the verdict and what goes with it: subjects, time, tiers that did not run."""
     if not report.checks and not report.findings:

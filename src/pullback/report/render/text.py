@@ -20,7 +20,7 @@ from rich.text import Text
 from ..clean import clean
 from ..finding import SEVERITIES, Evidence, Finding, Location
 from ..report import Report
-from .summary import Counts, folded_reasons, searched_samples, short_names, shown_path, summary_line, table_rows
+from .summary import Counts, folded_reasons, searched_samples, short_names, shown_path, smaller_tensors, summary_line, table_rows
 
 LABEL = 11
 OUTPUT_LINES = 10
@@ -257,6 +257,9 @@ def _table(report: Report, console: Console, width: int) -> Iterator[Text]:
         yield _row(list(cell), widths)
     for label, text in folded_reasons(report):
         yield from _field(label, Text(clean(text), style="dim"), console, width, label_width=LABEL + 2)
+    smaller = "\n".join(clean(line) for line in smaller_tensors(report))
+    if smaller:
+        yield from _field("smaller", Text(smaller, style="dim"), console, width, label_width=LABEL + 2)
     searched = "\n".join(clean(line) for line in searched_samples(report))
     if searched:
         yield from _field("searched", Text(searched, style="dim"), console, width, label_width=LABEL + 2)
