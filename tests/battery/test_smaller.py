@@ -140,6 +140,12 @@ def test_sizes_that_belong_together_change_together():
     assert pb.check(Rows, (drawn(5000, 40), index, 5000)).ok
 
 
+def test_axes_of_different_length_stay_different():
+    less = smaller(pb.case(Weighted, drawn(512, 256, 64), drawn(256, 64)))
+    assert less is not None
+    assert shapes(less.case) == [(16, 32, 48), (32, 48)]
+
+
 def test_a_size_that_forward_insists_on_stays():
     less = smaller(pb.case(Wide, drawn(300, 300)))
     assert less is None or shapes(less.case) == [(28, 300)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,7 +27,7 @@ ENOUGH = 1 << 12
 AFFORDABLE = 1 << 22
 """Up to how many elements the gradient is compared with differences at the given sizes as well."""
 BLOCKS = (16, 64, 128, 256)
-"""A size is taken down to one block and what was left over of it: 4,099 to 19, so that a tail stays a tail."""
+"""A size is taken down to a block and what was left over of it: 4,099 to 19, so that a tail stays a tail."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +91,8 @@ def _elements(evaluator: Evaluator) -> int:
 
 def _accepted(evaluator: Evaluator, symbol: Symbol, pattern: list[Any]) -> Iterator[Evaluator]:
     resizer = Resizer(evaluator)
-    for size in (block + symbol.size % block for block in BLOCKS):
+    taken = {size for leaf in evaluator.leaves for size in leaf.template.shape}
+    for size in (_size(symbol.size, block, taken) for block in BLOCKS):
         for option in dict.fromkeys((symbol, symbol.without_numbers())):
             changed = resizer.resized(option, size) if size < symbol.size else None
             try:
@@ -98,6 +100,11 @@ def _accepted(evaluator: Evaluator, symbol: Symbol, pattern: list[Any]) -> Itera
                     yield changed
             except UserCodeError:
                 continue
+
+
+def _size(size: int, block: int, taken: set[int]) -> int:
+    """Return the fewest whole blocks with what is left over of a size; no size that another axis has, so that none are equal by chance."""
+    return next(n for n in itertools.count(block + size % block, block) if n not in taken)
 
 
 def _pattern(evaluator: Evaluator) -> list[Any]:

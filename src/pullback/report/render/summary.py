@@ -102,8 +102,9 @@ def smaller_tensors(report: Report) -> list[str]:
     if not isinstance(found, dict):
         return []
     names = short_names(_subjects(report))
-    lines = [f"{names.get(subject, subject)}: {said}" if len(names) > 1 else str(said) for subject, said in found.items()]
-    return [*lines, "(as given: --thorough, pb.check(..., thorough=True))"]
+    own = [(name, found[subject]) for subject, name in names.items() if subject in found]
+    lines = [f"{name}: {said}" if len(names) > 1 else str(said) for name, said in own]
+    return [*lines, "(as given: --thorough, pb.check(..., thorough=True))"] if lines else []
 
 
 def summary_line(report: Report) -> tuple[str, str]:
