@@ -6,6 +6,7 @@ replaces one tensor argument by a function of a free tensor, so that the compari
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,7 +18,10 @@ from ...trees import leaves
 Mapping = Callable[[torch.Tensor], torch.Tensor]
 
 
-def ladder(case: Case) -> Iterator[tuple[str, str, Mapping]]:
+_FROM_ONE = re.compile(r"a(rc?|rea)?_?cosh", re.IGNORECASE)
+
+
+def ladder(case: Case, name: str = "") -> Iterator[tuple[str, str, Mapping]]:
     """Yield ``(name, path, function)``: one domain for one tensor argument of a case.
 
     `function` maps a free tensor of the argument's shape to the argument; the tested function is then the composition, differentiated with respect to
@@ -26,6 +30,7 @@ def ladder(case: Case) -> Iterator[tuple[str, str, Mapping]]:
 
     Args:
         case: Sample on which a value finding showed. `path` counts positional arguments: ``args[0]``, ``args[1][2]``, ``kwargs['w']``.
+        name: Name of the Function: an inverse of cosh has no values below 1.
     """
     for path, value in (*leaves(case.args, "args"), *leaves(dict(case.kwargs), "kwargs")):
         if (
@@ -35,21 +40,18 @@ def ladder(case: Case) -> Iterator[tuple[str, str, Mapping]]:
             or not value.numel()
         ):
             continue
-        for name, function in _domains(value):
+        for domain, function in _domains(value, from_one=_FROM_ONE.search(name) is not None):
             if _worth_trying(function, value):
-                yield name, path, function
+                yield domain, path, function
 
 
-def _has_domains(value: Any) -> bool:
-    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.numel():
-        return False
-    return value.is_floating_point() or value.is_complex()
-
-
-def _domains(value: torch.Tensor) -> Iterator[tuple[str, Mapping]]:
+def _domains(value: torch.Tensor, from_one: bool) -> Iterator[tuple[str, Mapping]]:
     square = value.ndim >= 2 and value.shape[-1] == value.shape[-2] > 1
     if not value.is_complex():
         yield "non-negative", torch.abs
+        if from_one:
+            yield "greater than 1", lambda t: 1 + torch.nn.functional.softplus(t)
+        yield "between -1 and 1", torch.tanh
         yield "between 0 and 1", torch.sigmoid
         if value.ndim and value.shape[-1] > 1:
             yield "rows that sum to one", lambda t: t.softmax(-1)

@@ -24,7 +24,8 @@ tensor 0.6 - 2 : (A|M|mat|matrix|K|L|S|P|C|Q|R|X|Y|W|H)\d?
 tensor 0.5 spd 2 : .*(cov|covariance|precision|spd|psd|gram)\d?
 index 1.0 - - : .*(index|indices|idx|inds|perm|permutation|assignment|edge_index|segment_ids?|group_ids?|positions?|pos_ids?)
 index 1.0 offsets 1 : .*(offsets|indptr|rowptr|crow|cu_seqlens.*|cu_.*)
-index 0.4 - 1 : .*(lengths?|lens|seqlens|counts|sizes)
+index 0.9 lengths 1 : .*(lengths|lens|seqlens)
+index 0.4 - 1 : .*(length|counts|sizes)
 index 0.3 - 1 : .*(labels?|targets?|classes|gt)
 tensor 0.4 - - : .*(labels?|targets?|gt)
 mask 0.7 - - : .*mask.*
