@@ -1,7 +1,7 @@
 """The ladder of domains: is a value finding on searched inputs only about values the Function was never meant for?
 
-A Function may take masks in {0, 1}, rows that sum to one, or symmetric matrices. Its gradient is then right on those and wrong elsewhere. Each rung
-replaces one tensor argument by a function of a free tensor, so that the comparison stays inside the domain.
+A Function may take masks in {0, 1}, rows that sum to one, symmetric matrices, or one index for each row. Its gradient is then right on those and
+wrong elsewhere. Each rung replaces one tensor argument by a function of a free tensor, so that the comparison stays inside the domain.
 """
 
 from __future__ import annotations
@@ -33,12 +33,11 @@ def ladder(case: Case, name: str = "") -> Iterator[tuple[str, str, Mapping]]:
         name: Name of the Function: an inverse of cosh has no values below 1.
     """
     for path, value in (*leaves(case.args, "args"), *leaves(dict(case.kwargs), "kwargs")):
-        if (
-            not isinstance(value, torch.Tensor)
-            or not (value.is_floating_point() or value.is_complex())
-            or value.layout is not torch.strided
-            or not value.numel()
-        ):
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.numel():
+            continue
+        if value.dtype in (torch.int64, torch.int32):
+            yield from ((f"of size 1 along dim {dim}", path, _first_along(dim)) for dim in range(value.dim()) if value.dim() > 1 < value.shape[dim])
+        if not (value.is_floating_point() or value.is_complex()):
             continue
         for domain, function in _domains(value, from_one=_FROM_ONE.search(name) is not None):
             if _worth_trying(function, value):
@@ -62,6 +61,11 @@ def _domains(value: torch.Tensor, from_one: bool) -> Iterator[tuple[str, Mapping
         yield "0/1", lambda t: (t > t.median()).to(t.dtype)
     yield "small", lambda t: 0.1 * t
     yield "large", lambda t: 10 * t
+
+
+def _first_along(dim: int) -> Mapping:
+    """An index that takes one entry of each row broadcasts and gathers as well when it takes several, but is not meant to."""
+    return lambda t: t.narrow(dim, 0, 1)
 
 
 def _worth_trying(function: Mapping, value: torch.Tensor) -> bool:

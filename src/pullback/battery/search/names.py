@@ -31,7 +31,8 @@ tensor 0.4 - - : .*(labels?|targets?|gt)
 mask 0.7 - - : .*mask.*
 tensor 0.4 binary - : .*mask.*
 int 1.0 - -1 : (dim|axis|dimension|seq_dim|dims?_?\d?|batch_dim|.*_dim|.*_axis)
-int 0.8 - - : (n|m|k|num|steps?|n_.*|num_.*|.*_size|size|.*_steps|iters?|iterations|chunk.*|chunks|groups?|heads?|levels?|n?bits?|.*_bits)
+int 0.8 - - : (n|m|k|num|steps?|n_.*|num_.*|.*_size|size|.*_steps|iters?|iterations|chunk.*|chunks|groups?|heads?|n?bits?|.*_bits)
+int 0.8 - 7 : levels?|.*_levels
 int 0.8 - - : (padding_idx|ignore_index|ignore_idx|pad_idx|blank|start|end|offset|seed|src|root|layer_idx)
 int 0.8 - - : (bitwidth|order|rank|world_size|degree|depth|T|stride|padding|kernel_size|block.*|window.*|topk|top_k)
 float 1.0 - 0.001 : (eps|epsilon|.*_eps)
