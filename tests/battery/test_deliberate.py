@@ -228,3 +228,32 @@ def test_a_docstring_may_say_that_backward_is_another_map():
     relevance = clamp_passing("Clip", "The LRP rule of a clamp.", factor=0.5)
     probe = Probe(pb.case(relevance, inputs([(7,)], (1.0, 0.0), 3)[0]))
     assert "'LRP'" in probe.deliberate(probe.value.wrong[0].path)
+
+
+def clipped(ctx_bound, forward=lambda v, bound: v * v, factor=2.0):
+    class Clips(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, v, bound):
+            ctx.save_for_backward(v)
+            ctx.bound = bound
+            return forward(v, bound)
+
+        @staticmethod
+        def backward(ctx, dy):
+            (v,) = ctx.saved_tensors
+            norm = dy.norm(dim=-1, keepdim=True)
+            return factor * v * dy * (ctx.bound / norm).clamp(max=1.0), None
+
+    return Probe(pb.case(Clips, rows(), ctx_bound))
+
+
+def test_a_bound_that_only_backward_looks_at_is_deliberate():
+    assert "bound = 1e+30, which forward never looks at" in clipped(0.01).deliberate("v")
+
+
+def test_a_bound_excuses_no_other_fault():
+    assert not clipped(0.01, factor=3.0).deliberate("v")
+
+
+def test_what_forward_looks_at_excuses_nothing():
+    assert not clipped(0.01, forward=lambda v, bound: v * v + bound).deliberate("v")

@@ -150,3 +150,32 @@ def test_facts_name_what_is_saved_set_read_and_returned(tmp_path: Path):
     assert "Mul" in render(facts_of(path))
     path.write_text(path.read_text().replace("save_for_backward(x, y)", "save_for_backward(x)").replace("x, y = ctx", "(x,) = ctx"))
     assert "ctx.saved_tensors: 1 tensor\n" in render(facts_of(path))
+
+
+@pytest.mark.parametrize(
+    ("test", "found"),
+    [
+        ("x.requires_grad", True),
+        ("x.requires_grad == True", True),
+        ("x.requires_grad is not False", True),
+        ("not (x.requires_grad == False)", True),
+        ("x.requires_grad == False", False),
+        ("x.requires_grad != True", False),
+    ],
+)
+def test_a_flag_compared_with_true_or_false_is_that_flag_or_its_opposite(tmp_path: Path, test: str, found: bool):
+    text = f"""
+class Op(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        if {test}:
+            ctx.save_for_backward(x, w)
+        return x * w
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, g):
+        x, w = ctx.saved_tensors
+        return g * w, g * x
+"""
+    assert ("PB106" in codes(tmp_path, m=HEAD + text)) is found

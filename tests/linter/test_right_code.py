@@ -312,6 +312,37 @@ class Dequantise(torch.autograd.Function):
     def backward(ctx, dy):
         return dy
 """
+REFUSING = """
+class Gathered(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, where, values):
+        assert where.requires_grad == False
+        ctx.save_for_backward(where)
+        ctx.rows = values.shape[0]
+        return values[where]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        (where,) = ctx.saved_tensors
+        return None, dy.new_zeros(ctx.rows, *dy.shape[1:]).index_add_(0, where, dy)
+
+
+class Product(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight):
+        assert weight.requires_grad, "a frozen weight needs no Function"
+        if not x.requires_grad:
+            raise ValueError("x must require grad")
+        ctx.save_for_backward(x, weight)
+        return x * weight
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        x, weight = ctx.saved_tensors
+        return dy * weight, dy * x
+"""
 RIGHT = {name.lower(): text for name, text in list(globals().items()) if name.isupper() and isinstance(text, str)}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .deliberate import deliberate_inputs
+from .deliberate import CHANGED_ON_PURPOSE, deliberate_inputs
 from .edges import Edge
 from .evaluate import Evaluator, UserCodeError
 from .filled import in_place_of_none, other_defaults, other_float, shown
@@ -21,6 +21,7 @@ from .tensors import differentiable
 from .variants import Variant, in_place, limited, optional_arguments
 
 CHOICES = 4
+COARSE = 1e-3
 PIECES = (2, 3, 1)
 _CUT = re.compile(r"chunk|block|tile|split|piece|parts?$|micro_?batch", re.IGNORECASE)
 _INFERENCE = re.compile(r"(^|_)(train|training|inference|infer|eval|test|grad|save|debug|verbose|check|validate|deterministic)(_|$)", re.IGNORECASE)
@@ -99,12 +100,40 @@ def other_cuts(probe: Probe) -> Iterator[Variant]:
             yield from (Variant(slot.name, f"{slot.name}={n}", exact.extended([*before, n]), passed=False) for n in values)
 
 
-def excused(probe: Probe, variant: Variant, edge: Edge) -> bool:
-    """Whether a setting makes the Function a surrogate (hard sampling, rounding), which it is not as in the sample."""
+def excused(probe: Probe, evaluator: Evaluator, edge: Edge) -> bool:
+    """Whether a setting makes the Function a surrogate (hard sampling, rounding), which it is not as in the sample.
+
+    What shows at the sample only coarsely may be one there too; and where forward returns its input, or never looks at what backward uses, a
+    setting only says how much the gradient is changed.
+    """
     path = edge.verdict.path
-    if not deliberate_inputs(variant.evaluator, [edge.verdict], probe.settings.seed):
+    why = _why_deliberate(probe, evaluator, edge)
+    if not why:
         return False
-    return not deliberate_inputs(probe.exact, [v for v in probe.value.inputs.values() if v.path == path], probe.settings.seed)
+    return blurred(probe, path) or CHANGED_ON_PURPOSE.search(why) is not None or not _deliberate_at_sample(probe, path)
+
+
+def on_purpose(probe: Probe, evaluator: Evaluator, edge: Edge) -> bool:
+    """Whether a number says how much a gradient is changed, since forward returns its input, or never looks at what backward uses."""
+    return CHANGED_ON_PURPOSE.search(_why_deliberate(probe, evaluator, edge)) is not None
+
+
+def _why_deliberate(probe: Probe, evaluator: Evaluator, edge: Edge) -> str:
+    return deliberate_inputs(evaluator, [edge.verdict], probe.settings.seed).get(edge.verdict.path, "")
+
+
+def blurred(probe: Probe, path: str) -> bool:
+    """Whether the gradient of an input could be much wrong at the sample without that being seen, as behind half precision."""
+    return probe.value.inputs[path].unseen > COARSE
+
+
+def surrogate_unseen(probe: Probe, path: str) -> bool:
+    """Whether an input's gradient looks right only since it shows coarsely: it is a surrogate's."""
+    return blurred(probe, path) and _deliberate_at_sample(probe, path)
+
+
+def _deliberate_at_sample(probe: Probe, path: str) -> bool:
+    return bool(deliberate_inputs(probe.exact, [v for v in probe.value.inputs.values() if v.path == path], probe.settings.seed))
 
 
 def _source(probe: Probe) -> FunctionSource | None:

@@ -13,6 +13,7 @@ from torch import Tensor
 from . import numeric
 from .evaluate import Evaluator, Leaf, UserCodeError
 from .special import numbers_among
+from .steered import steered_by
 from .tensors import copy_tensor, differentiable
 from .value import InputVerdict, spread
 
@@ -22,6 +23,7 @@ _ANOTHER_MAP = re.compile(
     r"\b(epsilon[- ]?LRP|LRP|(layer-?wise )?relevance|guided back-?propagation|gradient reversal|(surrogate|pseudo)[- ](gradient|derivative))s?\b",
     re.IGNORECASE,
 )
+CHANGED_ON_PURPOSE = re.compile(r"bit for bit|never looks at")
 LARGE_MOVES = (0.5, 2.0, 8.0)
 STEPS = 16
 TRIES = 4
@@ -70,6 +72,8 @@ def deliberate_inputs(evaluator: Evaluator, wrong: Sequence[InputVerdict], seed:
             found[verdict.path] = f"its docstring speaks of {word!r}: backward is meant to be another map than the derivative"
         elif _right_on_average(evaluator, verdict.path, template, seed):
             found[verdict.path] = "backward draws random numbers, and its gradient is right on average"
+        elif values := steered_by(evaluator, verdict.path, seed):
+            found[verdict.path] = f"with {values}, which forward never looks at, the gradient is right: backward changes it on purpose"
     constant = not any(verdict.moves for verdict in wrong) and len(found) < len(wrong) and _constant(evaluator, seed)
     stepped = any("piecewise" in reason or "jumps" in reason for reason in found.values())
     for verdict in wrong:

@@ -138,7 +138,7 @@ def _apart(a: list[Tensor], b: list[Tensor]) -> float:
 def contract_of(probe: Probe, path: str) -> str | None:
     """Return the domain of an argument inside which the gradient for `path` is right: ``"`mask` is 0/1"``; None where there is none."""
     names = {f"args[{i}]": name for i, (name, _) in enumerate(probe.native.named[: len(probe.case.args)])}
-    for domain, place, function in ladder(probe.case):
+    for domain, place, function in ladder(probe.case, probe.target.name):
         evaluator = _inside(probe.exact, place, function)
         try:
             if ValueTest(evaluator, seed=probe.settings.seed).careful(path).ok:

@@ -17,6 +17,8 @@ from .evaluate import Evaluator
 from .probe import Probe
 
 NUMBERS = 4
+_TINY = re.compile(r"(^|_)(eps(ilon)?|tol(erance)?)\d?(_|$)", re.IGNORECASE)
+LARGE_EPSILON = 1e-2
 _POSITIVE = re.compile(r"(^|_)(delta|eps|epsilon|sigma|std|tau|temp|temperature|bits|width|radius|bandwidth|n|num|size)(_|$)", re.IGNORECASE)
 STEPS = re.compile(r"iter|sweeps?(_|$)", re.IGNORECASE)
 """Names of how many steps an approximation takes: with few of them forward is another function, which no implicit derivative is that of."""
@@ -76,7 +78,8 @@ def other_numbers(probe: Probe) -> Iterator[Variant]:
     """Yield the call with other values of its Python numbers, one at a time, and with a larger last one in tuples of equal ones (a kernel's sides).
 
     A number whose name says that it is a width or a precision is not made negative, and one that points at an element (`padding_idx`) is left alone:
-    forward takes such values without refusing them, and nobody means what it then computes. A count of iterations gets larger at most.
+    forward takes such values without refusing them, and nobody means what it then computes. A count of iterations gets larger at most, and an epsilon
+    not so large that all entries lie beyond it.
     """
     seen = 0
     for name, value in probe.exact.named:
@@ -87,14 +90,22 @@ def other_numbers(probe: Probe) -> Iterator[Variant]:
         seen += 1
         if seen > NUMBERS:
             return
-        for new in [value + 1] if STEPS.search(name) and isinstance(value, int) else _numbers(value):
+        for new in [value + 1] if STEPS.search(name) and isinstance(value, int) else _numbers(value, _TINY.search(name) is not None):
             if new >= 0 or value <= 0 or not _POSITIVE.search(name):
                 yield _variant(probe, name, new)
 
 
-def _numbers(value: float) -> list[float]:
+def epsilon_among(evaluator: Evaluator, name: str) -> float:
+    """Return the value of an argument whose name says that it is an epsilon; 0 for every other."""
+    value = dict(evaluator.named).get(name)
+    return abs(float(value)) if _TINY.search(name) and isinstance(value, (int, float)) else 0.0
+
+
+def _numbers(value: float, tiny: bool) -> list[float]:
     if isinstance(value, int):
         candidates: list[float] = [0, 1, 2, -value, value + 1, value - 1]
+    elif tiny and abs(value) < LARGE_EPSILON:
+        candidates = [0.0, LARGE_EPSILON, min(10 * value, LARGE_EPSILON), 1e-12]
     else:
         candidates = [0.0, -value, 1.0, 10 * value if value else 0.3, 1e-12]
     return [c for c in dict.fromkeys(candidates) if c != value]

@@ -306,8 +306,8 @@ class Expressions:
     def guard(self: Interpreter, test: ast.expr) -> Guard:  # type: ignore[misc]
         """Evaluate a condition and return it with the needs_input_grad flags it tests."""
         positive = True
-        while isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-            test, positive = test.operand, not positive
+        while (inner := _same_as(test)) is not None:
+            test, positive = inner[0], positive == inner[1]
         outer, self.flag_sink = self.flag_sink, []
         value = self.value(test)
         flags = frozenset(self.flag_sink) | {r.key for v in value.flat() for r in v.refs if r.root in ("needs", "requires")}
@@ -322,6 +322,17 @@ class Expressions:
 
     def context_name(self, node: ast.expr) -> str:
         return dotted(node.func if isinstance(node, ast.Call) else node) or ""
+
+
+def _same_as(test: ast.expr) -> tuple[ast.expr, bool] | None:
+    """Return what a condition is another way to write for, and whether it is that or its opposite: ``not a``, ``a == False``, ``a is True``."""
+    if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+        return test.operand, False
+    if isinstance(test, ast.Compare) and len(test.ops) == 1 and isinstance(test.comparators[0], ast.Constant):
+        said, op = test.comparators[0].value, test.ops[0]
+        if isinstance(said, bool) and isinstance(op, (ast.Eq, ast.Is, ast.NotEq, ast.IsNot)):
+            return test.left, said == isinstance(op, (ast.Eq, ast.Is))
+    return None
 
 
 def _asks_for_nan(node: ast.Compare) -> bool:

@@ -147,10 +147,10 @@ class Interpreter(Bindings):
             self.saves, self.saved_reads = union(saves, else_saves), union(reads, else_reads)
         elif alive:
             self.scope, self.saves, self.saved_reads = scope, saves, reads
-            self.guards.append(guard)
+            self.guards.append(replace(guard, enforced=_raises(node.orelse)))
         elif else_alive:
             self.scope, self.saves, self.saved_reads = else_scope, else_saves, else_reads
-            self.guards.append(other)
+            self.guards.append(replace(other, enforced=_raises(node.body)))
         else:
             return False
         return None
@@ -268,7 +268,7 @@ class Interpreter(Bindings):
     do_break = do_continue
 
     def do_assert(self, node: ast.Assert) -> None:
-        self.guards.append(self.guard(node.test))
+        self.guards.append(replace(self.guard(node.test), enforced=True))
 
     def do_expr(self, node: ast.Expr) -> None:
         if isinstance(node.value, ast.Call):
@@ -318,3 +318,7 @@ class Interpreter(Bindings):
                 if ref.root in ("grad", "saved") and ref.how != "from":
                     self.emit(Use, node, value=part, how=how)
                     break
+
+
+def _raises(block: list[ast.stmt]) -> bool:
+    return bool(block) and isinstance(block[-1], ast.Raise)

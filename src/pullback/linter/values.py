@@ -43,12 +43,14 @@ class Guard:
         positive: Whether the statement runs when it holds.
         flags: Indices of the inputs whose need of a gradient it tests.
         mode: How the flags are combined: ``one``, ``any``, ``all``; ``none`` where there are no flags.
+        enforced: Whether the code raises where it does not hold, rather than going another way.
     """
 
     test: ast.expr
     positive: bool
     flags: frozenset[int | str] = frozenset()
     mode: Literal["none", "one", "any", "all"] = "none"
+    enforced: bool = False
 
     def same_test(self, other: Guard) -> bool:
         return self.test is other.test or ast.dump(self.test) == ast.dump(other.test)

@@ -856,3 +856,35 @@ spares.append(pb.case(EitherDistance, x(4, 3), x(4, 3), 2))
 
 
 kills.append(pb.case(AssumesZero, torch.tensor([0.5, -0.25, 0.75, -2.0], dtype=torch.float64, requires_grad=True), 0.0))
+
+
+class SharesGradient(torch.autograd.Function):
+    """Two counts say how much of the gradient goes on; where they are equal it is the derivative."""
+
+    @staticmethod
+    def forward(ctx, tokens, busy, all_workers):
+        ctx.part = busy / all_workers
+        return tokens.clone()
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * ctx.part, None, None
+
+
+class TanhBelowOne(torch.autograd.Function):
+    """Kept from one by an epsilon, which backward takes for no bound: off by as much as the epsilon where it is reached."""
+
+    @staticmethod
+    def forward(ctx, u, eps):
+        y = u.tanh().clamp(eps - 1, 1 - eps)
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    def backward(ctx, dy):
+        (y,) = ctx.saved_tensors
+        return dy * (1 - y * y), None
+
+
+spares.append(pb.case(SharesGradient, x(3, 4), 2, 2))
+spares.append(pb.case(TanhBelowOne, torch.linspace(-3, 3, 9, dtype=torch.float64).requires_grad_(), 1e-4))

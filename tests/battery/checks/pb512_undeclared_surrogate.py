@@ -93,3 +93,25 @@ spares = [
     pb.case(Sign, x(4)),
     pb.case(RoundThrough, x(4)).declare(exact=False, reason="straight-through estimator"),
 ]
+
+
+class Rewires(torch.autograd.Function):
+    """Only connections that are there learn; the weights of the others are zero anyway, so forward needs no mask."""
+
+    @staticmethod
+    def forward(ctx, rows, weight, present):
+        ctx.save_for_backward(rows, weight, present)
+        return rows @ weight.T
+
+    @staticmethod
+    def backward(ctx, dy):
+        rows, weight, present = ctx.saved_tensors
+        return dy @ weight, (dy.T @ rows) * present, None
+
+
+def present():
+    return (torch.arange(20).reshape(5, 4) % 3 > 0).double()
+
+
+kills.append(pb.case(Rewires, x(3, 4), x(5, 4), present()))
+spares.append(pb.case(Rewires, x(3, 4), x(5, 4), present()))

@@ -289,3 +289,21 @@ class Maxout(Function):
         dx = torch.zeros(*dy.shape, ctx.pieces, dtype=dy.dtype)
         dx.scatter_(-1, where.unsqueeze(-1), dy.unsqueeze(-1))
         return dx.flatten(-2), None
+
+
+class AreaCosh(Function):
+    """Has no values below 1, and says so only by NaN."""
+
+    expects = ("u",)
+
+    @staticmethod
+    def forward(ctx, u, least):
+        root = (u * u - 1).sqrt()
+        ctx.save_for_backward(root)
+        ctx.least = least
+        return (u + root).log()
+
+    @staticmethod
+    def backward(ctx, dy):
+        (root,) = ctx.saved_tensors
+        return dy / root.clamp(min=ctx.least), None

@@ -244,3 +244,46 @@ class PadByLengths(Function):
     @staticmethod
     def backward(ctx, g):
         return torch.cat([g[i, :n] for i, n in enumerate(ctx.lengths)]), None
+
+
+class EntriesTimesDense(Function):
+    """Where the entries of a sparse matrix are is given in two rows, which only torch's constructor says."""
+
+    expects = ("entries", "dense")
+
+    @staticmethod
+    def forward(ctx, where, entries, extent, dense):
+        sparse = torch.sparse_coo_tensor(where, entries, extent)
+        ctx.save_for_backward(where, entries, dense)
+        ctx.extent = extent
+        return sparse @ dense
+
+    @staticmethod
+    def backward(ctx, dy):
+        where, entries, dense = ctx.saved_tensors
+        sparse = torch.sparse_coo_tensor(where, entries, ctx.extent)
+        return None, (dy[where[0]] * dense[where[1]]).sum(-1), None, sparse.t() @ dy
+
+
+class LastFrame(Function):
+    """Lengths are used as an index only after one is taken off; no frame is before the first."""
+
+    expects = ("frames",)
+
+    @staticmethod
+    def forward(ctx, frames: torch.tensor, frame_lengths: torch.tensor):
+        batch, time, _ = frames.shape
+        rows = torch.arange(batch)
+        if int(frame_lengths.min()) < 1 or int(frame_lengths.max()) > time:
+            raise ValueError("every length must lie between 1 and the number of frames")
+        ctx.save_for_backward(frame_lengths)
+        ctx.extent = frames.shape
+        return frames[rows, frame_lengths[rows] - 1] / frame_lengths.unsqueeze(-1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (frame_lengths,) = ctx.saved_tensors
+        rows = torch.arange(ctx.extent[0])
+        dframes = dy.new_zeros(ctx.extent)
+        dframes[rows, frame_lengths - 1] = dy / frame_lengths.unsqueeze(-1)
+        return dframes, None

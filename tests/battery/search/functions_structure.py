@@ -556,3 +556,131 @@ class RealAndImaginary(Function):
     def backward(ctx, dreal, dimaginary):
         real, imaginary = ctx.saved_tensors
         return dreal @ real.T + dimaginary @ imaginary.T, None
+
+
+class UndoRigid(Function):
+    """A rigid motion of the plane in four numbers: shift, cosine and sine. How long the last axis is, only the pieces say."""
+
+    expects = ("motion",)
+
+    @staticmethod
+    def forward(ctx, motion):
+        shift, turn = motion[..., :2], motion[..., 2:]
+        cos, sin = turn.unbind(-1)
+        back = torch.stack([cos * shift[..., 0] + sin * shift[..., 1], cos * shift[..., 1] - sin * shift[..., 0]], -1)
+        ctx.save_for_backward(motion)
+        return torch.cat([-back, cos.unsqueeze(-1), -sin.unsqueeze(-1)], -1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (motion,) = ctx.saved_tensors
+        x, y, cos, sin = motion.unbind(-1)
+        da, db, dc, ds = dy.unbind(-1)
+        return torch.stack([sin * db - cos * da, -sin * da - cos * db, dc - x * da - y * db, x * db - y * da - ds], -1)
+
+
+class TurnedBack(Function):
+    """Hands its argument on to another Function, whose pieces say how long it is."""
+
+    expects = ("motion", "weight")
+
+    @staticmethod
+    def forward(ctx, motion, weight):
+        undone = UndoRigid.apply(motion)
+        ctx.save_for_backward(motion, undone, weight)
+        return undone * weight
+
+    @staticmethod
+    def backward(ctx, dy):
+        motion, undone, weight = ctx.saved_tensors
+        with torch.enable_grad():
+            again = motion.detach().requires_grad_()
+            dmotion = torch.autograd.grad(UndoRigid.apply(again), again, dy * weight)[0]
+        return dmotion, (dy * undone).sum_to_size(weight.shape)
+
+
+class SpunVector(Function):
+    """A rotation axis with an angle, and a vector: torch's cross product says of a piece that it is too short."""
+
+    expects = ("spin", "v")
+
+    @staticmethod
+    def forward(ctx, spin, v):
+        axis, angle = spin[..., :3], spin[..., 3:6]
+        ctx.save_for_backward(axis, angle, v)
+        return torch.linalg.cross(axis, v) + torch.linalg.cross(angle, axis)
+
+    @staticmethod
+    def backward(ctx, dy):
+        axis, angle, v = ctx.saved_tensors
+        daxis = torch.linalg.cross(v, dy) + torch.linalg.cross(dy, angle)
+        return torch.cat([daxis, torch.linalg.cross(axis, dy)], -1), torch.linalg.cross(dy, axis)
+
+
+class Rule(torch.nn.Module):
+    def slope(self, state):
+        raise NotImplementedError
+
+
+class Decay(Rule):
+    def __init__(self):
+        super().__init__()
+        self.rate = torch.nn.Parameter(torch.tensor([0.3, 0.5, 0.9]))
+
+    def forward(self, state):
+        return -self.rate * state
+
+    def slope(self, state):
+        return (-self.rate).expand_as(state)
+
+
+class OneStep(Function):
+    """Asks whether an argument belongs to a class of its file, of which only a subclass can be made."""
+
+    expects = ("state",)
+
+    @staticmethod
+    def forward(ctx, state, step, rule):
+        if not isinstance(rule, Rule):
+            raise TypeError("rule must be a Rule")
+        ctx.save_for_backward(state)
+        ctx.step, ctx.rule = step, rule
+        return state + step * rule(state)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (state,) = ctx.saved_tensors
+        return dy * (1 + ctx.step * ctx.rule.slope(state)), None, None
+
+
+class Cubed:
+    @staticmethod
+    def value(x):
+        return x**3
+
+    @staticmethod
+    def slope_at(x):
+        return 3 * x**2
+
+
+class OnEigenvalues(Function):
+    """A function and its derivative come as one object, which a class of the file has under the same names."""
+
+    expects = ("matrix",)
+    domain = "symmetric"
+
+    @staticmethod
+    def forward(ctx, scalar, matrix):
+        values, vectors = torch.linalg.eigh(matrix)
+        ctx.save_for_backward(values, vectors)
+        ctx.scalar = scalar
+        return vectors @ torch.diag_embed(scalar.value(values)) @ vectors.mT
+
+    @staticmethod
+    def backward(ctx, dy):
+        values, vectors = ctx.saved_tensors
+        gap = values.unsqueeze(-1) - values.unsqueeze(-2)
+        rise = ctx.scalar.value(values).unsqueeze(-1) - ctx.scalar.value(values).unsqueeze(-2)
+        same = gap.abs() < 1e-9
+        slope = torch.where(same, ctx.scalar.slope_at(values).unsqueeze(-1).expand_as(gap), rise / torch.where(same, 1.0, gap))
+        return None, vectors @ (slope * (vectors.mT @ dy @ vectors)) @ vectors.mT

@@ -131,6 +131,21 @@ def test_other_arguments_have_no_domains():
     assert list(ladder(case)) == []
 
 
+def test_an_index_may_be_meant_for_one_entry_of_each_row():
+    index = torch.tensor([[0, 1, 2], [2, 1, 0]])
+    rungs = {name: function for name, path, function in ladder(Case(Wrong, (torch.randn(2, 4), index))) if path == "args[1]"}
+    assert {name: tuple(function(index).shape) for name, function in rungs.items()} == {
+        "of size 1 along dim 0": (1, 3),
+        "of size 1 along dim 1": (2, 1),
+    }
+
+
+@pytest.mark.parametrize(("name", "known"), [("Arcosh", True), ("acosh", True), ("AreaCosh", True), ("Cosh", False), ("SmoothL1", False)])
+def test_only_what_is_called_an_inverse_of_cosh_starts_at_1(name, known):
+    names = [domain for domain, _, _ in ladder(Case(Wrong, (torch.randn(3),)), name)]
+    assert ("greater than 1" in names) is known
+
+
 def test_members_of_containers_have_domains():
     case = Case(Wrong, ([torch.randn(3, 4)],), {"w": torch.randn(2)})
     paths = {path for _, path, _ in ladder(case)}

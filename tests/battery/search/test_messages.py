@@ -78,6 +78,8 @@ PROVOKED = {
     "not callable": lambda: number(x),
     "not a sequence": lambda: list(number),
     "sizes differ": lambda: x + torch.ones(3),
+    "size of one dimension": lambda: torch.eye(3).to_sparse() @ torch.ones(4, 2),
+    "length of an axis": lambda: torch.linalg.cross(x[:, :1], x),
     "matrix sizes": lambda: x @ x,
     "view of other size": lambda: x.view(5, 2),
     "number of elements": lambda: F.conv2d(torch.ones(1, 2, 3, 3), torch.ones(4, 2, 2, 2), torch.ones(3)),

@@ -112,7 +112,7 @@ class WrongGradient(Check):
                 if edge.verdict.none and variant.guessed and edge.verdict.path in (variant.path, variant.partner):
                     continue
                 about = (variant.path, edge.verdict.path)
-                if edge.kind != "nan too" and not (variant.guessed and about in told) and not excused(probe, variant, edge):
+                if edge.kind != "nan too" and not (variant.guessed and about in told) and not excused(probe, variant.evaluator, edge):
                     told.add(about)
                     yield self._wrong_in_branch(probe, variant, edge.verdict)
 

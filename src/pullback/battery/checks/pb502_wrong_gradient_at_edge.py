@@ -15,7 +15,7 @@ from torch import Tensor
 from ...report.finding import Evidence, Finding, Severity
 from .. import tolerance
 from ..base import Check, Skipped
-from ..branches import asks_for
+from ..branches import asks_for, blurred, excused, on_purpose
 from ..breaks import breaks_on_the_way
 from ..contents import other_contents, severity_of
 from ..edges import Edge, failures, gradient_pair
@@ -26,13 +26,15 @@ from ..special import index_points, points_beside, special_points
 from ..thresholds import threshold_points
 from ..truth import eager
 from ..value import InputVerdict
-from ..variants import other_numbers
+from ..variants import epsilon_among, other_numbers
 from ..words import gradient_name, told_apart
 
 BUDGET = 0.5
 CONTENTS_BUDGET = 0.2
 REGULARISED = 1e-5
 """A gradient that is off by less than this part of itself at special values of its own input is regularised there, not wrong."""
+EPSILONS = 10
+"""A gradient that is off by less than so many times a larger epsilon is off by nothing at the epsilon that is used."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,6 +116,8 @@ class WrongGradientAtEdge(Check):
         except UserCodeError:
             return
         for edge in edges:
+            if on_purpose(probe, evaluator, edge) if place.number else blurred(probe, edge.verdict.path) and excused(probe, evaluator, edge):
+                continue
             finding = self._failure(probe, place, edge)
             yield finding, (edge.verdict.path, "note" if finding.severity == "note" else "error")
         if edges or probe.repeats.forward_draws:
@@ -158,7 +162,7 @@ class WrongGradientAtEdge(Check):
         evidence = [*([] if spot is None else [spot.evidence]), v.evidence(f"at {where}, along a random direction of {v.path}")]
         what = "returns NaN" if edge.kind == "nan" else "returns a wrong gradient"
         share = v.error / max(abs(v.got), abs(v.low), abs(v.high)) if v.error > 0 else math.inf
-        regularised = place.own == v.path and share < REGULARISED
+        regularised = (place.own == v.path and share < REGULARISED) or share < EPSILONS * epsilon_among(place.evaluator, place.number)
         named = place.number if place.number and not asks_for(probe, place.number, place.evaluator) else ""
         if named and breaks_on_the_way(probe.exact, place.evaluator, named, v.path, probe.settings.seed):
             return self._behind_a_break(probe, place, v, evidence)

@@ -10,6 +10,7 @@ from types import FunctionType
 
 from ...report.finding import Evidence, Finding, Severity
 from ..base import Check, Skipped
+from ..branches import surrogate_unseen
 from ..locate import locate_at
 from ..more_axes import Reranked, other_ranks
 from ..probe import Probe
@@ -179,4 +180,4 @@ def _judged(probe: Probe) -> tuple[str, ...]:
         return ()
     if any(probe.deliberate(leaf.path) for leaf in probe.exact.wanted):
         return ()
-    return tuple(path for path, verdict in probe.value.inputs.items() if verdict.ok is True and not verdict.none)
+    return tuple(p for p, verdict in probe.value.inputs.items() if verdict.ok is True and not verdict.none and not surrogate_unseen(probe, p))

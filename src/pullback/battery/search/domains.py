@@ -1,11 +1,12 @@
 """The ladder of domains: is a value finding on searched inputs only about values the Function was never meant for?
 
-A Function may take masks in {0, 1}, rows that sum to one, or symmetric matrices. Its gradient is then right on those and wrong elsewhere. Each rung
-replaces one tensor argument by a function of a free tensor, so that the comparison stays inside the domain.
+A Function may take masks in {0, 1}, rows that sum to one, symmetric matrices, or one index for each row. Its gradient is then right on those and
+wrong elsewhere. Each rung replaces one tensor argument by a function of a free tensor, so that the comparison stays inside the domain.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -17,7 +18,10 @@ from ...trees import leaves
 Mapping = Callable[[torch.Tensor], torch.Tensor]
 
 
-def ladder(case: Case) -> Iterator[tuple[str, str, Mapping]]:
+_FROM_ONE = re.compile(r"a(rc?|rea)?_?cosh", re.IGNORECASE)
+
+
+def ladder(case: Case, name: str = "") -> Iterator[tuple[str, str, Mapping]]:
     """Yield ``(name, path, function)``: one domain for one tensor argument of a case.
 
     `function` maps a free tensor of the argument's shape to the argument; the tested function is then the composition, differentiated with respect to
@@ -26,30 +30,27 @@ def ladder(case: Case) -> Iterator[tuple[str, str, Mapping]]:
 
     Args:
         case: Sample on which a value finding showed. `path` counts positional arguments: ``args[0]``, ``args[1][2]``, ``kwargs['w']``.
+        name: Name of the Function: an inverse of cosh has no values below 1.
     """
     for path, value in (*leaves(case.args, "args"), *leaves(dict(case.kwargs), "kwargs")):
-        if (
-            not isinstance(value, torch.Tensor)
-            or not (value.is_floating_point() or value.is_complex())
-            or value.layout is not torch.strided
-            or not value.numel()
-        ):
+        if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.numel():
             continue
-        for name, function in _domains(value):
+        if value.dtype in (torch.int64, torch.int32):
+            yield from ((f"of size 1 along dim {dim}", path, _first_along(dim)) for dim in range(value.dim()) if value.dim() > 1 < value.shape[dim])
+        if not (value.is_floating_point() or value.is_complex()):
+            continue
+        for domain, function in _domains(value, from_one=_FROM_ONE.search(name) is not None):
             if _worth_trying(function, value):
-                yield name, path, function
+                yield domain, path, function
 
 
-def _has_domains(value: Any) -> bool:
-    if not isinstance(value, torch.Tensor) or value.layout is not torch.strided or not value.numel():
-        return False
-    return value.is_floating_point() or value.is_complex()
-
-
-def _domains(value: torch.Tensor) -> Iterator[tuple[str, Mapping]]:
+def _domains(value: torch.Tensor, from_one: bool) -> Iterator[tuple[str, Mapping]]:
     square = value.ndim >= 2 and value.shape[-1] == value.shape[-2] > 1
     if not value.is_complex():
         yield "non-negative", torch.abs
+        if from_one:
+            yield "greater than 1", lambda t: 1 + torch.nn.functional.softplus(t)
+        yield "between -1 and 1", torch.tanh
         yield "between 0 and 1", torch.sigmoid
         if value.ndim and value.shape[-1] > 1:
             yield "rows that sum to one", lambda t: t.softmax(-1)
@@ -60,6 +61,11 @@ def _domains(value: torch.Tensor) -> Iterator[tuple[str, Mapping]]:
         yield "0/1", lambda t: (t > t.median()).to(t.dtype)
     yield "small", lambda t: 0.1 * t
     yield "large", lambda t: 10 * t
+
+
+def _first_along(dim: int) -> Mapping:
+    """An index that takes one entry of each row broadcasts and gathers as well when it takes several, but is not meant to."""
+    return lambda t: t.narrow(dim, 0, 1)
 
 
 def _worth_trying(function: Mapping, value: torch.Tensor) -> bool:

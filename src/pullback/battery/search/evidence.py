@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import inspect
 from dataclasses import dataclass, field
+from typing import Any
 
-from .invented import CALLABLES, MODULES
+import torch
+
+from .invented import CALLABLES, MODULES, fitting_classes
 from .names import note_annotation, note_default, note_name, sounds_forbidden
 from .specs import Slot, Spec, default_shape, tensor
 from .syntax import FunctionSource, Unsearchable, none_positions, plain
@@ -55,11 +58,25 @@ def gather_evidence(source: FunctionSource) -> Evidence:
         if slot.has_default:
             note_default(slot.default, traits[slot.name])
     kept = collect_uses(source, traits)
+    for slot in source.slots:
+        _note_classes(source, parameters[slot.name].annotation, traits[slot.name])
     _note_gradients(source, traits)
     _share_ranks(traits)
+    _count_lengths(traits)
     for slot in source.slots:
         _refuse(slot, traits[slot.name])
     return Evidence(source, traits, kept)
+
+
+def _note_classes(source: FunctionSource, annotation: Any, trait: Trait) -> None:
+    """Note the classes of the checked code of which an instance fits: those it asks for, else those that have the attributes it reads."""
+    annotated = source.namespace.get(annotation) if isinstance(annotation, str) else annotation
+    bases = [c for c in (*trait.classes, annotated) if isinstance(c, type) and c.__module__ == source.function.__module__]
+    read = [name for name in trait.attributes if not name.startswith("__") and not hasattr(torch.Tensor, name)]
+    trait.classes = fitting_classes(bases, read, source.namespace, source.function.__module__)
+    if trait.classes:
+        top = max(trait.scores.values(), default=0.0)
+        trait.score("instance", top + 1.0 if bases else max(trait.scores.get("object", 0.0), trait.scores.get("module", 0.0)) + 0.5)
 
 
 def _note_gradients(source: FunctionSource, traits: dict[str, Trait]) -> None:
@@ -73,7 +90,7 @@ def _note_gradients(source: FunctionSource, traits: dict[str, Trait]) -> None:
             continue
         trait.grad = not always_none
         if always_none:
-            for kind in ("float", "int", "bool", "none", "mask", "index", "str", "object", "group"):
+            for kind in ("float", "int", "bool", "none", "mask", "index", "str", "instance", "object", "group"):
                 trait.scores[kind] = trait.scores.get(kind, 0.0) * 1.25
             trait.score("tensor", -0.2)
         else:
@@ -89,6 +106,13 @@ def _share_ranks(traits: dict[str, Trait]) -> None:
             if traits[other].rank is None and trait.rank is not None and traits[other].least <= trait.rank:
                 traits[other].see_rank(trait.rank)
                 waiting.append(other)
+
+
+def _count_lengths(traits: dict[str, Trait]) -> None:
+    """Take what is called lengths, and has no gradient, for whole numbers: the code does with them what it does with any tensor."""
+    for trait in traits.values():
+        if ("index", "lengths") in trait.draws and trait.grad is not True and trait.scores.get("tensors", 0.0) < trait.scores.get("tensor", 0.0):
+            trait.scores["index"] = max(trait.scores.get("index", 0.0), trait.scores.get("tensor", 0.0) + 0.5)
 
 
 def _refuse(slot: Slot, trait: Trait) -> None:
@@ -136,6 +160,7 @@ def specs_of_kind(kind: str, slot: Slot, trait: Trait) -> list[Spec]:
         "callable": lambda: [Spec("callable", value=v) for v in CALLABLES],
         "module": lambda: [Spec("module", value=v) for v in MODULES],
         "default": lambda: [Spec("default")] if slot.has_default else [],
+        "instance": lambda: [Spec("instance", value=c) for c in trait.classes],
         "object": lambda: _objects(slot, trait),
         "dict": lambda: _objects(slot, trait, "dict"),
         "dtype": lambda: [Spec("dtype", value="float64"), Spec("dtype", value="float32")],
@@ -156,6 +181,8 @@ def tensor_spec(trait: Trait) -> Spec:
         shape = (7, 2, 2) if trait.role == "conv3" else (7, 2, 2, 3)
     elif trait.square and rank >= 2:
         shape = (*shape[:-2], 4, 4)
+    if trait.cuts and not trait.shape and rank and shape[-1] < max(trait.cuts):
+        shape = (*shape[:-1], max(trait.cuts))
     draws = [draw for kind, draw in trait.draws if kind == "tensor"]
     return tensor(*shape, draw=draws[0] if draws else "normal", grad=trait.grad is not False)
 
@@ -164,7 +191,7 @@ def index_spec(trait: Trait, bound: int = 3) -> Spec:
     """Return the likeliest index tensor for a parameter: distinct values below the smallest usual size."""
     rank = trait.rank if trait.rank is not None else max(trait.least, trait.usual.get("index") or 1)
     draws = [draw for kind, draw in trait.draws if kind == "index"]
-    shape = (3,) if rank == 1 else default_shape(rank)
+    shape = trait.shape or ((3,) if rank == 1 else default_shape(rank))
     return Spec("index", shape, draw=draws[0] if draws else "normal", dtype="int64", grad=False, value=bound)
 
 

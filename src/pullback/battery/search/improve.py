@@ -11,6 +11,7 @@ from .specs import Spec, State, growth_within_caps
 
 REFINE_EVALUATIONS = 25
 MOST_TRIES = 12
+ROWS = 3
 
 
 def improved(found: Found, search: Search) -> Found:
@@ -19,6 +20,7 @@ def improved(found: Found, search: Search) -> Found:
     try:
         for step in (_without_dead_inputs, _reverted, _fuller, _distinct):
             best = _climb(best, list(step(best, search)), search)
+        best = _with_rows(best, search)
         for index in _left_out(best.attempt.state, search):
             best = _given(best, index, search)
     except BudgetSpent:
@@ -89,6 +91,17 @@ def _distinct(best: Found, search: Search) -> Iterator[tuple[int, list[Spec]]]:
     for index, (spec, slot) in enumerate(zip(best.attempt.state, search.evidence.slots, strict=True)):
         if spec.kind == "tensor" and len(set(spec.shape)) < len(spec.shape) and not search.evidence.traits[slot.name].square:
             yield index, [spec.with_(shape=(*spec.shape[:i], fresh, *spec.shape[i + 1 :])) for i in range(len(spec.shape))]
+
+
+def _with_rows(best: Found, search: Search) -> Found:
+    """Several rows instead of one vector, where the code does not say that it is one: an axis of features is no batch to be resized or emptied."""
+    state, traits = best.attempt.state, search.evidence.traits
+    vectors = [slot for slot in search.evidence.slots if state[slot.index].kind == "tensor" and len(state[slot.index].shape) == 1]
+    if not vectors or any(spec.is_tensor and len(spec.shape) > 1 for spec in state) or any(traits[slot.name].rank == 1 for slot in vectors):
+        return best
+    for slot in vectors:
+        state = _replaced(state, slot.index, state[slot.index].with_(shape=(ROWS, *state[slot.index].shape)))
+    return _no_worse(best, state, search) or best
 
 
 def _left_out(state: State, search: Search) -> list[int]:

@@ -289,13 +289,13 @@ def _arity(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
         if spec.kind == "callable":
             yield from ({name: spec.with_(value=source)} for source in CALLABLES if source != spec.value)
         if spec.kind == "star":
-            yield from ({name: spec.with_(items=(spec.items[:1] or (tensor(3, 4),)) * n)} for n in (1, 2, 3) if n != len(spec.items))
+            yield from ({name: spec.with_(items=(spec.items[:1] or (tensor(3, 4),)) * n)} for n in (0, 1, 2, 3) if n != len(spec.items))
 
 
 @message("not finite", r"is not finite|\bnan\b|\binf\b")
 def _not_finite(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
     names = [s.name for s in moment.slots if moment.spec(s.name).kind == "tensor"]
-    for draw in ("positive", "unit"):
+    for draw in ("positive", "unit", "above"):
         for name in names:
             if moment.spec(name).draw != draw:
                 yield {name: moment.spec(name).with_(draw=draw)}

@@ -24,13 +24,15 @@ tensor 0.6 - 2 : (A|M|mat|matrix|K|L|S|P|C|Q|R|X|Y|W|H)\d?
 tensor 0.5 spd 2 : .*(cov|covariance|precision|spd|psd|gram)\d?
 index 1.0 - - : .*(index|indices|idx|inds|perm|permutation|assignment|edge_index|segment_ids?|group_ids?|positions?|pos_ids?)
 index 1.0 offsets 1 : .*(offsets|indptr|rowptr|crow|cu_seqlens.*|cu_.*)
-index 0.4 - 1 : .*(lengths?|lens|seqlens|counts|sizes)
+index 0.9 lengths 1 : .*(lengths|lens|seqlens)
+index 0.4 - 1 : .*(length|counts|sizes)
 index 0.3 - 1 : .*(labels?|targets?|classes|gt)
 tensor 0.4 - - : .*(labels?|targets?|gt)
 mask 0.7 - - : .*mask.*
 tensor 0.4 binary - : .*mask.*
 int 1.0 - -1 : (dim|axis|dimension|seq_dim|dims?_?\d?|batch_dim|.*_dim|.*_axis)
-int 0.8 - - : (n|m|k|num|steps?|n_.*|num_.*|.*_size|size|.*_steps|iters?|iterations|chunk.*|chunks|groups?|heads?|levels?|n?bits?|.*_bits)
+int 0.8 - - : (n|m|k|num|steps?|n_.*|num_.*|.*_size|size|.*_steps|iters?|iterations|chunk.*|chunks|groups?|heads?|n?bits?|.*_bits)
+int 0.8 - 7 : levels?|.*_levels
 int 0.8 - - : (padding_idx|ignore_index|ignore_idx|pad_idx|blank|start|end|offset|seed|src|root|layer_idx)
 int 0.8 - - : (bitwidth|order|rank|world_size|degree|depth|T|stride|padding|kernel_size|block.*|window.*|topk|top_k)
 float 1.0 - 0.001 : (eps|epsilon|.*_eps)

@@ -11,7 +11,7 @@ from .evidence import Evidence, float_values, int_values, ints_values, specs_of_
 from .invented import CALLABLES, MODULES
 from .messages import changes_for
 from .moment import Change, Moment, has_tensors
-from .shapes import borrowed, pool, to_rank
+from .shapes import borrowed, lengthened, pool, to_rank
 from .specs import Slot, Spec, State, within_caps
 
 MAX_PROPOSALS = 120
@@ -70,10 +70,12 @@ def _changes(moment: Moment) -> Iterator[Change]:
     about_values = moment.attempt.refused and not SIZES.search(moment.attempt.message)
     if about_values:
         yield from _other_draws(moment, blamed)
+    yield from lengthened(moment, blamed)
     yield from _other_kinds(moment, blamed, 5)
     yield from _other_values(moment, blamed)
     yield from pool(moment, blamed)
     yield from borrowed(moment, blamed)
+    yield from lengthened(moment, rest)
     yield from _other_kinds(moment, rest, 3)
     yield from _all_at_rank(moment)
     yield from _other_values(moment, rest)
@@ -126,6 +128,7 @@ def _other_values(moment: Moment, names: list[str]) -> Iterator[Change]:
             "ints": lambda trait=trait: ints_values(trait),
             "callable": lambda: CALLABLES,
             "module": lambda: MODULES,
+            "instance": lambda trait=trait: trait.classes,
         }
         for value in values.get(spec.kind, list)():
             if value != spec.value:

@@ -55,6 +55,7 @@ index_add index_add_ index_copy index_copy_ : tensor dim index1 tensor
 index_put_ : tensor indices tensor
 embedding : index matrix2
 one_hot : index int
+sparse_coo_tensor : pairs vector shape
 bincount : index1
 cross_entropy nll_loss : matrix2 labels
 where : mask numeric numeric
@@ -120,7 +121,8 @@ get_world_size get_rank barrier : group
 all_to_all_single mse_loss smooth_l1_loss maximum minimum heaviside copysign atan2 hypot : tensor tensor
 binary_cross_entropy : unit binary
 kl_div : tensor simplex
-lgamma digamma log log2 sqrt rsqrt acosh sqrt_ rsqrt_ : positive
+lgamma digamma log log2 sqrt rsqrt sqrt_ rsqrt_ : positive
+acosh arccosh : above
 exp tanh sigmoid relu abs sign round floor sin cos zeros_like ones_like empty_like rand_like randn_like isnan isfinite conj : tensor
 logical_and logical_or : mask mask
 logical_not : mask
@@ -155,8 +157,8 @@ KEYWORD_ROLES = {
     "eps": "float",
     "size": "shape",
 }
-_RANKS = {"matrix2": 2, "matrix3": 3, "matrix4": 4, "conv3": 3, "conv4": 4, "vector": 1, "index1": 1, "labels": 1, "weight": 2}
-_DRAWS = {"unit": "unit", "positive": "positive", "binary": "binary", "simplex": "simplex", "spd": "spd", "symmetric": "symmetric", "tril": "tril"}
+_RANKS = {"matrix2": 2, "matrix3": 3, "matrix4": 4, "conv3": 3, "conv4": 4, "vector": 1, "index1": 1, "pairs": 2, "labels": 1, "weight": 2}
+_DRAWS = {name: name for name in ("unit", "positive", "above", "binary", "simplex", "spd", "symmetric", "tril")}
 
 
 def note_role(trait: Trait | None, role: str, weight: float) -> None:
@@ -168,8 +170,10 @@ def note_role(trait: Trait | None, role: str, weight: float) -> None:
         trait.usual["int"] = -1 if role == "dim" else 2
         if role == "dim":
             trait.role = "dim"
-    elif role in ("index", "index1", "labels"):
+    elif role in ("index", "index1", "labels", "pairs"):
         trait.score("index", 2.5 * weight)
+        if role == "pairs":
+            trait.shape = trait.shape or (2, 4)
     elif role == "mask":
         trait.score("mask", 1.6 * weight)
     elif role in ("numeric", "lower", "upper"):

@@ -45,6 +45,29 @@ def _sizes_differ(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
     yield from borrowed(moment, moment.tensors())
 
 
+@message("length of an axis", r"must have length (\d+)\. Got (\d+) and (\d+)")
+def _length(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    """What is too short may be a piece of an argument, which then is too short by as much."""
+    wanted, *got = (int(g) for g in match.groups())
+    changes: list[Change] = []
+    for name in moment.tensors([slot.name for slot in moment.slots]):
+        spec, cut = moment.spec(name), moment.trait(name).cuts
+        shape = first_shape(spec) or ()
+        last = {wanted for size in got if shape[-1:] == (size,)} | {shape[-1] + wanted - size for size in got if cut and shape}
+        changes += [{name: reshaped(spec, (*shape[:-1], size))} for size in sorted(last) if size > 0 and shape[-1:] != (size,)]
+    yield from (one | other for one, other in itertools.combinations(changes, 2) if not one.keys() & other.keys())
+    yield from changes
+
+
+@message("size of one dimension", r"expected dim (\d) size (\d+), got (\d+)")
+def _one_size(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
+    dim, wanted, got = (int(g) for g in match.groups())
+    for name in moment.tensors():
+        shape = first_shape(moment.spec(name)) or ()
+        if shape[dim : dim + 1] == (got,):
+            yield {name: reshaped(moment.spec(name), (*shape[:dim], wanted, *shape[dim + 1 :]))}
+
+
 @message("matrix sizes", r"mat1 and mat2 shapes cannot be multiplied \((\d+)x(\d+) and (\d+)x(\d+)\)")
 def _matrix_sizes(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
     _, inner, rows, columns = (int(g) for g in match.groups())

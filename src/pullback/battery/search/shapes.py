@@ -113,6 +113,20 @@ def doubled(moment: Moment, names: Sequence[str]) -> Iterator[Change]:
                     yield {name: reshaped(spec, (*shape[:i], number * (shape[i] if shape[i] * number <= 16 else 2), *shape[i + 1 :]))}
 
 
+MORE_THAN_CUT = 5
+
+
+def lengthened(moment: Moment, names: Sequence[str]) -> Iterator[Change]:
+    """Yield changes of the last size to what pieces such as ``x[..., 3:]`` leave open: for all tensors that are cut at the same place, then alone."""
+    cut = [name for name in names if moment.trait(name).cuts and moment.spec(name).kind == "tensor" and moment.spec(name).shape]
+    for most in dict.fromkeys(max(moment.trait(name).cuts) for name in cut):
+        together = [name for name in moment.evidence.traits if moment.trait(name).cuts and max(moment.trait(name).cuts) == most]
+        together = [name for name in together if moment.spec(name).kind == "tensor" and moment.spec(name).shape]
+        for size in range(most, most + MORE_THAN_CUT):
+            for group in (together, *([name] for name in together if len(together) > 1)):
+                yield {name: reshaped(moment.spec(name), (*moment.spec(name).shape[:-1], size)) for name in group}
+
+
 def pool(moment: Moment, names: Sequence[str]) -> Iterator[Change]:
     """Yield changes to the usual shapes of every rank, the transpose, and a square, for each named tensor."""
     for name in names:

@@ -59,7 +59,8 @@ def expression(spec: Spec, default: Any = None) -> str:
         return _tensor_expression(spec)
     sizes = ", ".join(map(str, spec.shape))
     if spec.kind == "index":
-        return f"torch.randint(0, {spec.value or 3}, ({sizes}{',' if len(spec.shape) == 1 else ''}), dtype=torch.{spec.dtype})"
+        least, most = (1, (spec.value or 3) + 1) if spec.draw == "lengths" else (0, spec.value or 3)
+        return f"torch.randint({least}, {most}, ({sizes}{',' if len(spec.shape) == 1 else ''}), dtype=torch.{spec.dtype})"
     if spec.kind == "mask":
         return f"torch.rand({sizes or '()'}) > 0.5"
     if (written := composed(spec, expression)) is not None:
@@ -79,6 +80,7 @@ def _tensor_expression(spec: Spec) -> str:
     plain = f"torch.rand({sizes}, dtype=torch.{spec.dtype})"
     made = {
         "positive": f"({plain} + 0.2)",
+        "above": f"({plain} + 1.2)",
         "unit": f"(0.05 + 0.9 * {plain})",
         "simplex": f"{plain}.softmax(-1)" if spec.shape else plain,
         "binary": f"({plain} > 0.5).to(torch.{spec.dtype})",

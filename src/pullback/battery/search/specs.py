@@ -9,11 +9,11 @@ from typing import Any
 
 import torch
 
-from .invented import expression_value, namespace
+from .invented import expression_value, instance_of, namespace
 
 SIZES = (7, 6, 5, 2, 3, 4)
 TENSOR_KINDS = frozenset({"tensor", "index", "mask"})
-INVENTED_KINDS = frozenset({"callable", "module", "object", "dict"})
+INVENTED_KINDS = frozenset({"callable", "module", "instance", "object", "dict"})
 MAX_SIZE = 64
 MAX_ELEMENTS = 4096
 MAX_INT = 16
@@ -43,15 +43,15 @@ class Spec:
     """One argument, described.
 
     Args:
-        kind: tensor, index, mask, int, float, bool, str, none, tensors, ints, callable, module, group, dtype, device, object, dict, default, omitted
-            (not passed, at the end of the call) or star.
+        kind: tensor, index, mask, int, float, bool, str, none, tensors, ints, callable, module, group, dtype, device, instance, object, dict,
+            default, omitted (not passed, at the end of the call) or star.
         shape: Sizes of a tensor.
         draw: How the elements of a tensor are drawn (`draw_values`).
         dtype: Name of a tensor's dtype.
         grad: Whether a tensor is differentiated.
         leaf: Whether a differentiated tensor is passed itself, rather than a copy of it.
-        value: A number, a string, a tuple of numbers, the source of an invented callable, the bound of index values, or names of Python attributes
-            that a float tensor carries (each holds zeros of its shape).
+        value: A number, a string, a tuple of numbers, the source of an invented callable, a class, the bound of index values, or names of Python
+            attributes that a float tensor carries (each holds zeros of its shape).
         variant: Another draw of the same values.
         items: Members of a list, of ``*args``, or attribute values of an invented object (`value` then holds their names).
     """
@@ -125,6 +125,8 @@ def build(spec: Spec, slot: Slot, seed: int) -> Any:
         return namespace(members) if spec.kind == "object" else members
     if spec.kind in ("callable", "module"):
         return expression_value(spec.value, seed)
+    if spec.kind == "instance":
+        return instance_of(spec.value, seed)
     if spec.kind == "dtype":
         return getattr(torch, spec.value)
     if spec.kind == "device":
@@ -154,7 +156,7 @@ def build_tensor(spec: Spec, seed: int) -> torch.Tensor:
         return _balanced(spec.shape, generator).bool() ^ bool(spec.variant)
     if spec.kind == "index":
         indices = _indices(spec, generator).to(getattr(torch, spec.dtype))
-        return (max(1, spec.value or 3) - 1 - indices) if spec.variant and spec.draw != "offsets" else indices
+        return (max(1, spec.value or 3) - 1 - indices) if spec.variant and spec.draw not in ("offsets", "lengths") else indices
     dtype = getattr(torch, spec.dtype)
     values = draw_values(spec.draw, spec.shape, generator)
     if dtype.is_complex:
@@ -166,12 +168,14 @@ def build_tensor(spec: Spec, seed: int) -> torch.Tensor:
 
 
 def draw_values(draw: str, shape: tuple[int, ...], generator: torch.Generator) -> torch.Tensor:
-    """Return float64 values: normal, positive, unit, simplex, symmetric, spd, tril, binary, labels or wide."""
+    """Return float64 values: normal, positive, above (more than 1), unit, simplex, symmetric, spd, tril, binary, labels or wide."""
     normal = torch.randn(shape, generator=generator, dtype=torch.float64)
     normal = normal + torch.where(normal < 0, -0.05, 0.05)
     square = len(shape) >= 2 and len(set(shape[-2:])) == 1
     if draw == "positive":
         return normal.abs() + 0.2
+    if draw == "above":
+        return normal.abs() + 1.2
     if draw == "unit":
         return 0.05 + 0.9 * torch.rand(shape, generator=generator, dtype=torch.float64)
     if draw == "simplex" and shape:
@@ -199,6 +203,8 @@ def _balanced(shape: Shape, generator: torch.Generator) -> torch.Tensor:
 def _indices(spec: Spec, generator: torch.Generator) -> torch.Tensor:
     bound = max(1, spec.value or 3)
     n = math.prod(spec.shape)
+    if spec.draw == "lengths":
+        return torch.randint(1, bound + 1, spec.shape, generator=generator)
     if spec.draw == "offsets":
         inner = torch.randperm(max(1, bound - 1), generator=generator)[: max(0, n - 2)].sort().values + 1
         return torch.cat([torch.zeros(1, dtype=torch.int64), inner, torch.full((max(0, n - 1 - len(inner)),), bound)]).reshape(spec.shape)
@@ -219,6 +225,8 @@ def composed(spec: Spec, write: Callable[[Spec], str]) -> str | None:
         return "SimpleNamespace(" + ", ".join(f"{name}={write(item)}" for name, item in zip(spec.value, spec.items, strict=True)) + ")"
     if spec.kind == "dict":
         return "{" + ", ".join(f"{name!r}: {write(item)}" for name, item in zip(spec.value, spec.items, strict=True)) + "}"
+    if spec.kind == "instance":
+        return f"{spec.value.__qualname__}()"
     fixed = {"none": "None", "group": "torch.distributed.group.WORLD", "device": "torch.device('cpu')", "dtype": f"torch.{spec.value}"}
     return fixed.get(spec.kind)
 

@@ -142,9 +142,24 @@ def tree_of(function: Any) -> FunctionNode | None:
     return tree.body[0]
 
 
+def applied_function(expression: ast.expr, namespace: Mapping[str, Any]) -> type | None:
+    """Return the Function whose apply an expression is, ``Norm.apply``; None for all else."""
+    import torch
+
+    if not isinstance(expression, ast.Attribute) or expression.attr != "apply" or not isinstance(expression.value, ast.Name):
+        return None
+    owner = namespace.get(expression.value.id)
+    return owner if isinstance(owner, type) and issubclass(owner, torch.autograd.Function) else None
+
+
 def helper_of(expression: ast.expr, namespace: Mapping[str, Any]) -> FunctionNode | None:
-    """Return the syntax tree of a helper: a function of the module, ``Class.method`` or ``module.function``; None for anything of torch."""
-    if isinstance(expression, ast.Name):
+    """Return the syntax tree of a helper: a function of the module, ``Class.method`` or ``module.function``; None for anything of torch.
+
+    Of another Function that is applied it is the forward.
+    """
+    if (function := applied_function(expression, namespace)) is not None:
+        value = plain(inspect.getattr_static(function, "forward", None))
+    elif isinstance(expression, ast.Name):
         value = plain(namespace.get(expression.id))
     elif isinstance(expression, ast.Attribute) and isinstance(expression.value, ast.Name):
         value = plain(inspect.getattr_static(namespace.get(expression.value.id), expression.attr, None))
@@ -282,3 +297,24 @@ def _literally_none(node: ast.expr, assigned: dict[str, set[bool]]) -> bool:
     if isinstance(node, ast.Name):
         return assigned.get(node.id) == {True}
     return _is_none(node)
+
+
+def is_namespace(node: ast.expr) -> bool:
+    """Return whether an attribute is looked up in a module such as torch, by its name."""
+    root = node
+    while isinstance(root, ast.Attribute):
+        root = root.value
+    return isinstance(root, ast.Name) and root.id in (
+        "torch",
+        "F",
+        "np",
+        "numpy",
+        "scipy",
+        "dist",
+        "math",
+        "linalg",
+        "nn",
+        "functional",
+        "c10d",
+        "distributed",
+    )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-KIND_ORDER = tuple("tensor index mask float int bool str ints tensors none default callable module group dtype device object dict".split())  # noqa: SIM905
+KIND_ORDER = tuple("tensor index mask float int bool str ints tensors none default callable module group dtype device instance object dict".split())  # noqa: SIM905
 
 
 @dataclass(slots=True)
@@ -20,6 +20,7 @@ class Trait:
         usual: A value or rank by kind, suggested by the name.
         defaults: The signature's default by kind.
         constants: Values it is compared with.
+        classes: Classes that the code asks whether it belongs to.
         attributes: Attributes read from it, in the order seen.
         optional: Whether None is plainly allowed.
         grad: False where its gradient is literally always None, True where it never is, None if unknown.
@@ -31,6 +32,7 @@ class Trait:
         shape: Its sizes where the code states them.
         filled: Whether the code stores into it or asks whether a key is in it.
         steering: Whether the code branches on it.
+        cuts: How long its last axis must be for the pieces that the code takes of it: 3 and 7 for ``x[..., 3:7]``.
         alike: Parameters of which the same piece is taken and combined with one of it, entry by entry: they have as many dimensions.
     """
 
@@ -41,6 +43,7 @@ class Trait:
     usual: dict[str, Any] = field(default_factory=dict)
     defaults: dict[str, Any] = field(default_factory=dict)
     constants: list[Any] = field(default_factory=list)
+    classes: list[type] = field(default_factory=list)
     attributes: list[str] = field(default_factory=list)
     optional: bool = False
     grad: bool | None = None
@@ -52,6 +55,7 @@ class Trait:
     steering: bool = False
     role: str = ""
     shape: tuple[int, ...] = ()
+    cuts: set[int] = field(default_factory=set)
     alike: set[str] = field(default_factory=set)
 
     def score(self, kind: str, weight: float) -> None:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .bindings import Bindings
 from .roles import ATTRIBUTE_KINDS, FUNCTION_ROLES, KEYWORD_ROLES, METHOD_KINDS, PASS_THROUGH, REFUSED_CALLS, note_role
-from .syntax import FunctionNode, FunctionSource, context_name, helper_of, integer, parameter_names
+from .syntax import FunctionNode, FunctionSource, applied_function, context_name, helper_of, integer, is_namespace, is_separate, parameter_names
 from .traits import Trait
 
 HELPER_DEPTH = 2
@@ -123,7 +124,7 @@ class Uses(Bindings, ast.NodeVisitor):
         if roles is None:
             return
         arguments: list[ast.expr] = list(node.args)
-        if isinstance(node.func, ast.Attribute) and not _is_namespace(node.func.value):
+        if isinstance(node.func, ast.Attribute) and not is_namespace(node.func.value):
             arguments = [node.func.value, *arguments]
         for i, argument in enumerate(arguments):
             role = roles[min(i, len(roles) - 1)] if roles[-1] == "shape" else roles[i] if i < len(roles) else ""
@@ -152,6 +153,8 @@ class Uses(Bindings, ast.NodeVisitor):
             return
         inner: dict[str, str] = {}
         names = parameter_names(helper)
+        applied = applied_function(node.func, self.namespace)
+        names = names[1:] if applied is not None and not is_separate(applied) else names
         for parameter, argument in zip(names, node.args, strict=False):
             if who := self.who(argument):
                 inner[parameter] = who
@@ -163,6 +166,8 @@ class Uses(Bindings, ast.NodeVisitor):
 
     def _note_isinstance(self, node: ast.Call) -> None:
         words = ast.unparse(node.args[1])
+        if (trait := self.trait(node.args[0])) is not None:
+            trait.classes += [c for name in re.findall(r"\w+", words) if isinstance(c := self.namespace.get(name), type)]
         for word, kind in (
             ("Tensor", "tensor"),
             ("float", "float"),
@@ -197,6 +202,8 @@ class Uses(Bindings, ast.NodeVisitor):
             self._note_axis(trait, inner)
         elements = inner.elts if isinstance(inner, ast.Tuple) else [inner]
         for element in elements:
+            for term in _terms(element) if isinstance(element, ast.BinOp) else ():
+                self.add(term.value if isinstance(term, ast.Subscript) else term, "index", 1.2)
             self.add(element, "index", 1.2)
             self.add(element, "int", 0.7)
             self.add(element, "mask", 0.6)
@@ -213,6 +220,7 @@ class Uses(Bindings, ast.NodeVisitor):
             trait.score("tensor", 1.0 * self.weight)
             kept = [e for e in elements if not isinstance(e, ast.Constant) or isinstance(e.value, int)]
             trait.least = max(trait.least, len(kept))
+            trait.cuts |= set(_cuts(elements[-1]))
             if len(kept) == 1 and len(elements) > 2 and isinstance(kept[0], ast.Slice):
                 trait.see_rank(1)
         elif integer(inner) is not None:
@@ -334,26 +342,6 @@ class Uses(Bindings, ast.NodeVisitor):
             self.visit(statement)
 
 
-def _is_namespace(node: ast.expr) -> bool:
-    root = node
-    while isinstance(root, ast.Attribute):
-        root = root.value
-    return isinstance(root, ast.Name) and root.id in (
-        "torch",
-        "F",
-        "np",
-        "numpy",
-        "scipy",
-        "dist",
-        "math",
-        "linalg",
-        "nn",
-        "functional",
-        "c10d",
-        "distributed",
-    )
-
-
 def collect_uses(source: FunctionSource, traits: Mapping[str, Trait]) -> dict[str, str]:
     """Add what the code does with each parameter to `traits`; return which ctx attributes and saved positions stand for which parameter."""
     own = {slot.name: slot.name for slot in source.slots}
@@ -378,6 +366,15 @@ def _spreads_vector(sizes: list[ast.expr]) -> bool:
     """Whether sizes are those of a vector laid along one axis of a tensor, as in ``weight.view(1, -1, 1, 1)``."""
     numbers = [integer(size) for size in sizes]
     return len(numbers) > 2 and sum(n != 1 for n in numbers) == 1 and numbers.count(1) == len(numbers) - 1
+
+
+def _cuts(element: ast.expr) -> Iterator[int]:
+    """Yield how long an axis must be for a piece of it: 7 for ``3:7``, 4 for ``4:``, one more than an index."""
+    ends = (element.lower, element.upper) if isinstance(element, ast.Slice) else (element,)
+    for end in ends:
+        number = integer(end) if end is not None else None
+        if number is not None and number > 0:
+            yield number + (not isinstance(element, ast.Slice))
 
 
 def _terms(node: ast.expr | None) -> Iterator[ast.expr]:

@@ -17,7 +17,7 @@ class SavingGuardedByOne(Rule):
 
     How it is measured:
         save_for_backward stands under a test of one input's requires_grad (or needs_input_grad), nothing is saved
-        otherwise, and backward returns a gradient for another input.
+        otherwise, and backward returns a gradient for another input. What forward asserts, or refuses by raising, leaves no other way.
 
     Instead:
         Save unconditionally (nothing is kept when no gradient is needed), or test `any(ctx.needs_input_grad)`.
@@ -57,7 +57,7 @@ class Mul(torch.autograd.Function):
         if not facts.whole or facts.escapes:
             return
         for save in facts.saves:
-            guard = next((g for g in save.guards if g.positive and g.mode == "one"), None)
+            guard = next((g for g in save.guards if g.positive and g.mode == "one" and not g.enforced), None)
             if guard is None or _saved_elsewhere(facts.saves, save):
                 continue
             (flag,) = guard.flags
