@@ -161,6 +161,11 @@ MUTANTS = [
     ("constant-factor", op(lambda x: (x * x, x.exp()), lambda x, a, b, da, db: da * 6 * x + db * b), (rand(5),)),
     ("swapped-gradients", op(lambda x: (x * x, x.exp()), lambda x, a, b, da, db: db * 2 * x + da * b), (rand(5),)),
     (
+        "missing-factor",
+        op(lambda x, w, s: x @ w * s, lambda x, w, s, y, dy: (dy @ w.mT, x.mT @ (dy * s), (dy * y / s).sum(0))),
+        (rand(3, 4), rand(4, 5), rand(5)),
+    ),
+    (
         "missing-conjugate",
         op(lambda x, w: x * x * w, lambda x, w, y, dy: (dy * 2 * x * w.conj(), dy * (x * x).conj())),
         tuple(torch.randn(4, dtype=torch.complex128).requires_grad_() for _ in "xw"),
