@@ -12,6 +12,7 @@ from ...report.finding import Evidence, Finding, Severity
 from ..base import Check, Skipped
 from ..locate import locate_at
 from ..more_axes import Reranked, other_ranks
+from ..one_number import Reshaped, refused_shapes
 from ..probe import Probe
 from ..refusals import blames_torch
 from ..size_sweep import Sweep, Trial
@@ -39,7 +40,9 @@ class WrongForSomeSizes(Check):
         forward takes the size and the gradient is right at the sample's; the smallest failing size is found by bisection. Then one of two equal
         axes of a tensor changes alone, and an axis of size 1 grows, where forward takes it and what was added changes its results: a wrong value
         there is a warning. Last, arguments get an axis more, in front or at the end, and one less where the code asks for their rank: a wrong value
-        is a warning, and so is an error of backward where the code asks for the rank, or where forward counts its axes from the end.
+        is a warning, and so is an error of backward where the code asks for the rank, or where forward counts its axes from the end. A differentiated
+        argument of one number is tried as a tensor without dimensions and as one of shape [1]: an error of backward is a note where forward gives the
+        same, since one of the shapes may never be meant.
 
     Example:
         ``for i in range(0, n, step): grad_w = ...`` (overwritten by each chunk); ``n // 64`` blocks; ``row * width`` in 16 bits.
@@ -72,6 +75,9 @@ class WrongForSomeSizes(Check):
             for other in other_ranks(probe):
                 found = True
                 yield self._of_rank(probe, other)
+        for reshaped in refused_shapes(probe):
+            found = True
+            yield self._of_shape(probe, reshaped)
         if not found and not sweep.tried:
             raise Skipped("forward takes no other size")
 
@@ -96,6 +102,18 @@ class WrongForSomeSizes(Check):
             cause="backward counts or reduces axes as the sample has them",
             fix="Fold leading axes alike in forward and backward, or refuse other ranks in forward.",
             path=path,
+        )
+
+    def _of_shape(self, probe: Probe, other: Reshaped) -> Finding:
+        where = f"{other.path} of shape {list(other.shape)}"
+        name = gradient_name(other.path)
+        return self.finding(
+            probe,
+            f"{probe.backward_name} raises with {where}, with which forward gives the same as with {list(other.usual)}",
+            severity="note",
+            evidence=[Evidence(f"with {where}", other.error.short, f"{name} of shape {list(other.shape)}")],
+            cause=f"backward gives {name} the shape that {other.path} has in the sample, whatever shape it has",
+            fix=f"Return {name}.reshape({other.path}.shape), or refuse the shape in forward.",
         )
 
     def _wrong(self, probe: Probe, trial: Trial) -> Finding:
