@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..capture.source import text_of_class
 from ..report.finding import Finding
 from ..trees import map_leaves
 from . import numeric
@@ -112,10 +112,7 @@ def _derived_from_others(probe: Probe) -> list[str]:
 
 def _unsettled(probe: Probe) -> str:
     """``"n_iter = 2"`` where a whole number counts the steps of a loop whose result still moves, but less and less."""
-    try:
-        source = inspect.getsource(probe.function) if probe.function is not None else ""
-    except (OSError, TypeError):
-        return ""
+    source = "" if probe.function is None else text_of_class(probe.function)
     for name, value in probe.native.named:
         if type(value) is not int or not 1 <= value <= MANY_STEPS or not re.search(rf"\brange\([^()]*\b{re.escape(name)}\b", source):
             continue

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -13,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..capture.calls import backward_of
+from ..capture.source import text_of
 from .edges import Edge, failures
 from .evaluate import Evaluator, Leaf, UserCodeError
 from .probe import Probe
@@ -60,9 +59,10 @@ def other_ranks(probe: Probe) -> Iterator[Reranked]:
     differentiated gets one more in front, for a batch: else forward may take by broadcasting what was never meant.
     """
     end = time.thread_time() + BUDGET
-    text = _text(probe)
+    function = probe.target.described
+    text = text_of(function.forward, backward_of(function)) if function is not None else ""
     wanted = {leaf.path for leaf in probe.exact.wanted}
-    batches = _FROM_THE_END.search(_text(probe, backward=False)) is not None
+    batches = function is not None and _FROM_THE_END.search(text_of(function.forward)) is not None
     asked = {name for names in _ASKED.findall(text) for name in names if name}
     told: set[str] = set()
     for paths, change in _changes(probe.exact, text):
@@ -142,16 +142,6 @@ def _taken(probe: Probe, evaluator: Evaluator, *, leading: bool) -> bool:
         if leading and not (now.shape[1:] == then.shape and torch.allclose(now[0].to(then.dtype), then, rtol=1e-6, atol=1e-6)):
             return False
     return True
-
-
-def _text(probe: Probe, *, backward: bool = True) -> str:
-    """The text of forward, and of backward, as far as it can be read."""
-    function = probe.target.described
-    text = ""
-    for method in (function.forward, backward_of(function))[: 1 + backward] if function is not None else ():
-        with contextlib.suppress(TypeError, OSError):
-            text += inspect.getsource(inspect.unwrap(method))
-    return text
 
 
 def _highest(text: str, name: str) -> float:

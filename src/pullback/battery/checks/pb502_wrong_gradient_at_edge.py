@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import math
 import time
 from collections.abc import Iterator
@@ -12,6 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ...capture.source import text_of_class
 from ...report.finding import Evidence, Finding, Severity
 from .. import tolerance
 from ..base import Check, Skipped
@@ -211,7 +210,8 @@ class WrongGradientAtEdge(Check):
 
 def _places(probe: Probe) -> Iterator[Place]:
     exact = probe.exact
-    for point in (*special_points(exact), *threshold_points(probe), *index_points(exact, _source(probe))):
+    source = "" if probe.function is None else text_of_class(probe.function)
+    for point in (*special_points(exact), *threshold_points(probe), *index_points(exact, source)):
         evaluator = _lean(exact, exact.variant({point.path: point.value}))
         yield Place(f"{point.path} with {point.name}", evaluator, point.path, "error" if point.meant else "warning")
     for variant in other_numbers(probe):
@@ -219,16 +219,6 @@ def _places(probe: Probe) -> Iterator[Place]:
         for point in points_beside(variant.evaluator, variant.path):
             evaluator = _lean(exact, variant.evaluator.variant({point.path: point.value}))
             yield Place(f"{variant.name} and {point.path} with {point.name}", evaluator, number=variant.path)
-
-
-def _source(probe: Probe) -> str:
-    """The text of the Function and of its bases, as far as it can be read."""
-    text = ""
-    for owner in probe.function.__mro__ if probe.function is not None else ():
-        if owner.__module__.partition(".")[0] not in ("torch", "builtins"):
-            with contextlib.suppress(OSError, TypeError):
-                text += inspect.getsource(owner)
-    return text
 
 
 def _lean(base: Evaluator, variant: Evaluator) -> Evaluator:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import re
 from collections.abc import Iterator
 
 import torch
 
+from ...capture.source import text_of_class
 from ...report.finding import Evidence, Finding
 from .. import numeric, precision
 from ..base import Check, Skipped, Unsupported
@@ -102,11 +101,7 @@ def _promised(probe: Probe, dtype: torch.dtype) -> bool:
     """Return whether digits in this dtype are promised: it is float32, or the sample's own, or the code speaks of dtypes at all."""
     if dtype == torch.float32 or any(leaf.template.dtype in (torch.bfloat16, torch.float16) for leaf in probe.native.leaves):
         return True
-    text = ""
-    for owner in probe.function.__mro__ if probe.function is not None else ():
-        if owner.__module__.partition(".")[0] not in ("torch", "builtins"):
-            with contextlib.suppress(TypeError, OSError):
-                text += inspect.getsource(owner)
+    text = "" if probe.function is None else text_of_class(probe.function)
     return re.search(r"dtype|\bb?float(16|32)|\.float\(|\.half\(|custom_fwd|type_as", text) is not None
 
 

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import re
 from collections.abc import Iterator
-from types import FunctionType
 
+from ...capture.source import called_by_forward, text_of
 from ...report.finding import Evidence, Finding, Severity
 from ..base import Check, Skipped
 from ..locate import locate_at
@@ -180,15 +178,7 @@ def _right(trial: Trial) -> str:
 def halves_in_forward(probe: Probe) -> bool:
     """Whether forward, or a function of its module that it calls, splits an axis into two halves or into pairs."""
     function = probe.function
-    forward = inspect.unwrap(function.forward) if function is not None else None
-    if not isinstance(forward, FunctionType):
-        return False
-    helpers = [forward.__globals__.get(name) for name in forward.__code__.co_names]
-    text = ""
-    for called in (forward, *(h for h in helpers if isinstance(h, FunctionType) and h.__module__ == forward.__module__)):
-        with contextlib.suppress(OSError, TypeError):
-            text += inspect.getsource(called)
-    return _HALVES.search(text) is not None
+    return function is not None and _HALVES.search(text_of(*called_by_forward(function, function.forward))) is not None
 
 
 def _judged(probe: Probe) -> tuple[str, ...]:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import inspect
 from dataclasses import dataclass, field
 
+from ...capture.source import plain
 from .invented import CALLABLES, MODULES
 from .names import note_annotation, note_default, note_name, sounds_forbidden
 from .specs import Slot, Spec, default_shape, tensor
-from .syntax import FunctionSource, Unsearchable, none_positions, plain
+from .syntax import FunctionSource, Unsearchable, none_positions
 from .traits import Trait
 from .uses import collect_uses
 

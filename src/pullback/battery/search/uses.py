@@ -6,9 +6,10 @@ import ast
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...capture.source import FunctionNode
 from .bindings import Bindings
 from .roles import ATTRIBUTE_KINDS, FUNCTION_ROLES, KEYWORD_ROLES, METHOD_KINDS, PASS_THROUGH, REFUSED_CALLS, note_role
-from .syntax import FunctionNode, FunctionSource, context_name, helper_of, integer, parameter_names
+from .syntax import FunctionSource, context_name, helper_of, integer, parameter_names
 from .traits import Trait
 
 HELPER_DEPTH = 2
