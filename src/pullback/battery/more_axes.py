@@ -58,7 +58,7 @@ def other_ranks(probe: Probe) -> Iterator[Reranked]:
     Errors of backward count only where the code asks for the rank of what was changed, or where forward counts axes from the end and all that is
     differentiated gets one more in front, for a batch: else forward may take by broadcasting what was never meant.
     """
-    end = time.thread_time() + BUDGET
+    end = time.thread_time() + probe.seconds(BUDGET)
     function = probe.target.described
     text = text_of(function.forward, backward_of(function)) if function is not None else ""
     wanted = {leaf.path for leaf in probe.exact.wanted}

@@ -95,7 +95,7 @@ class WrongGradientAtEdge(Check):
             raise Skipped("the Function looks like a surrogate")
         reported: set[tuple[str, str]] = set()
         yield from self._at_contents(probe, reported)
-        end = time.thread_time() + BUDGET
+        end = time.thread_time() + probe.seconds(BUDGET)
         for place in _places(probe):
             for finding, key in self._at(probe, place):
                 if key not in reported:
@@ -103,7 +103,7 @@ class WrongGradientAtEdge(Check):
                     yield finding
             if time.thread_time() > end:
                 if not reported:
-                    raise Skipped(f"no fault found within {BUDGET} s; the last point was {place.where}")
+                    raise Skipped(f"no fault found within {probe.seconds(BUDGET)} s; the last point was {place.where}")
                 return
 
     def _at(self, probe: Probe, place: Place) -> Iterator[tuple[Finding, tuple[str, str]]]:
@@ -124,7 +124,7 @@ class WrongGradientAtEdge(Check):
 
     def _at_contents(self, probe: Probe, reported: set[tuple[str, str]]) -> Iterator[Finding]:
         """Judge the gradients with other contents of what is not differentiated."""
-        end = time.thread_time() + CONTENTS_BUDGET
+        end = time.thread_time() + probe.seconds(CONTENTS_BUDGET)
         for content in other_contents(probe):
             if time.thread_time() > end:
                 return

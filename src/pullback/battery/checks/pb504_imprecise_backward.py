@@ -12,12 +12,14 @@ from ...report.finding import Evidence, Finding
 from .. import numeric, precision
 from ..base import Check, Skipped, Unsupported
 from ..evaluate import Evaluator, UserCodeError
+from ..locate import trusted_eager
 from ..precision import Loss, Place
 from ..probe import Probe
 from ..words import gradient_name
 
 SERIOUS = 8.0
 SLIGHT = 2.0
+NO_STICK = "no measuring stick: autograd of the forward is not at hand, and there is no reference"
 
 
 class ImpreciseBackward(Check):
@@ -52,6 +54,8 @@ class ImpreciseBackward(Check):
             raise Skipped("the gradient is not the forward's derivative")
         if probe.repeats.forward_draws:
             raise Skipped("the op draws random numbers, which differ between dtypes")
+        if probe.declaration.reference is None and all(trusted_eager(probe, leaf.path) is None for leaf in probe.exact.wanted):
+            raise Skipped(NO_STICK)
         worst: dict[str, tuple[Loss, str]] = {}
         refusal: UserCodeError | None = None
         measured = False
@@ -72,7 +76,7 @@ class ImpreciseBackward(Check):
         if not measured:
             if refusal is not None:
                 raise Unsupported(f"lower precision is refused: {refusal.short}")
-            raise Skipped("no measuring stick: autograd of the forward is not at hand, and there is no reference")
+            raise Skipped(NO_STICK)
 
     def _lost(self, probe: Probe, loss: Loss, where: str) -> Finding:
         dtype = str(loss.dtype).removeprefix("torch.")

@@ -64,7 +64,7 @@ class WrongForSomeSizes(Check):
     def run(self, probe: Probe) -> Iterator[Finding]:
         if probe.explained("", "PB611"):
             raise Skipped("reads an argument's memory behind its back (PB611), so that other inputs cannot be right")
-        sweep = Sweep(probe, THOROUGH_BUDGET if probe.settings.thorough else BUDGET, _judged(probe))
+        sweep = Sweep(probe, probe.seconds(THOROUGH_BUDGET if probe.settings.thorough else BUDGET), _judged(probe))
         found = False
         for trial in sweep.run():
             found = True
