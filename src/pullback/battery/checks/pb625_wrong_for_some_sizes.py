@@ -9,7 +9,7 @@ from ...capture.source import called_by_forward, text_of
 from ...report.finding import Evidence, Finding, Severity
 from ..base import Check, Skipped
 from ..locate import locate_at
-from ..more_axes import Reranked, other_ranks
+from ..more_axes import Reranked, other_ranks, symmetric_only
 from ..one_number import Reshaped, refused_shapes
 from ..probe import Probe
 from ..refusals import blames_torch
@@ -38,7 +38,8 @@ class WrongForSomeSizes(Check):
         forward takes the size and the gradient is right at the sample's; the smallest failing size is found by bisection. Then one of two equal
         axes of a tensor changes alone, and an axis of size 1 grows, where forward takes it and what was added changes its results: a wrong value
         there is a warning. Last, arguments get an axis more, in front or at the end, and one less where the code asks for their rank: a wrong value
-        is a warning, and so is an error of backward where the code asks for the rank, or where forward counts its axes from the end. A differentiated
+        is a warning, and so is an error of backward where the code asks for the rank, or where forward counts its axes from the end. The gradient of a
+        matrix that holds for symmetric ones only is judged for those. A differentiated
         argument of one number is tried as a tensor without dimensions and as one of shape [1]: an error of backward is a note where forward gives the
         same, since one of the shapes may never be meant.
 
@@ -69,7 +70,7 @@ class WrongForSomeSizes(Check):
         for trial in sweep.run():
             found = True
             yield self._wrong(probe, trial) if trial.verdict == "wrong" else self._crash(probe, trial)
-        if sweep.values:
+        if sweep.values or symmetric_only(probe):
             for other in other_ranks(probe):
                 found = True
                 yield self._of_rank(probe, other)
