@@ -83,6 +83,6 @@ def test_other_sources_get_words_or_a_right_line(tmp_path, backward):
 def test_a_factor_that_may_be_a_size_is_not_written_as_a_number(tmp_path):
     wrong = load(tmp_path / "wrong.py", "x", "x.mean(0)", "dy.expand(ctx.saved_tensors[0].shape)")
     (finding,) = pb.check(wrong, torch.randn(3, 5, dtype=torch.float64, requires_grad=True), select=["PB501"]).findings
-    assert finding.cause == "the gradient is N = 3 (size 0 of x) times what it should be"
-    assert finding.fix.startswith("divide the gradient by N = 3 (size 0 of x): `return dy.expand")
+    assert finding.cause == "the gradient is N times what it should be, N = 3 (size 0 of x)"
+    assert finding.fix.startswith("divide the gradient by N, N = 3 (size 0 of x): `return dy.expand")
     assert finding.fix.endswith("/ x.shape[0]`")

@@ -257,3 +257,91 @@ def test_a_bound_excuses_no_other_fault():
 
 def test_what_forward_looks_at_excuses_nothing():
     assert not clipped(0.01, forward=lambda v, bound: v * v + bound).deliberate("v")
+
+
+class Quantised(torch.autograd.Function):
+    """A layer whose weight is rounded: straight through it, and right for x."""
+
+    @staticmethod
+    def forward(ctx, x, w, scale, bias):
+        q = (w / scale).round().clamp(-8, 7)
+        ctx.save_for_backward(x, w, q)
+        ctx.scale = scale
+        return Quantised.scaled(ctx, x @ q.mT) + bias
+
+    @staticmethod
+    def scaled(ctx, out):
+        return out * (ctx.scale.mT if isinstance(ctx.scale, torch.Tensor) and ctx.scale.dim() else ctx.scale)
+
+    @staticmethod
+    def of_x(ctx, dy):
+        return Quantised.scaled(ctx, dy) @ ctx.saved_tensors[2]
+
+    @classmethod
+    def variant(cls, of_x):
+        def backward(ctx, dy):
+            return of_x(ctx, dy), dy.mT @ ctx.saved_tensors[0], None, dy.sum(0)
+
+        return type("Quantised", (cls,), {"backward": staticmethod(backward)})
+
+
+SCALES = {
+    "number": 0.3,
+    "tensor": torch.tensor(0.3, dtype=torch.float64),
+    "channels": torch.tensor([[0.3], [0.2], [0.4]], dtype=torch.float64),
+}
+
+
+def quantised(of_x, scale):
+    x, w, bias = inputs([(5, 4), (3, 4), (3,)], PLACES["around 0"], 7)
+    return pb.check(Quantised.variant(of_x), (x, w, scale, bias), select=["PB501", "PB512"])
+
+
+@pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
+def test_an_input_that_is_not_rounded_needs_its_scale(scale):
+    report = quantised(lambda ctx, dy: dy @ ctx.saved_tensors[2], scale)
+    (wrong,) = [f for f in report.findings if f.severity == "error"]
+    assert wrong.message.endswith("returns a wrong gradient for x")
+    assert wrong.attachments["cause"] in ("missing-factor", "scalar-derivative-missing")
+    assert [f.code for f in report.findings if f.severity == "note"] == ["PB512"]
+
+
+def test_an_input_that_is_not_rounded_needs_its_sign():
+    (wrong,) = [f for f in quantised(lambda ctx, dy: -Quantised.of_x(ctx, dy), 0.3).findings if f.severity == "error"]
+    assert wrong.cause == "the gradient has the wrong sign"
+
+
+MEANT = {
+    "derivative": Quantised.of_x,
+    "with the weight as it was": lambda ctx, dy: dy @ ctx.saved_tensors[1],
+    "of the largest weights": lambda ctx, dy: Quantised.scaled(ctx, dy) @ (ctx.saved_tensors[2] * (ctx.saved_tensors[2].abs() > 1)),
+    "smaller": lambda ctx, dy: Quantised.of_x(ctx, dy) / dy.numel() ** 0.5,
+    "clipped": lambda ctx, dy: Quantised.of_x(ctx, dy).clamp(-0.5, 0.5),
+}
+
+
+@pytest.mark.parametrize("scale", SCALES.values(), ids=SCALES)
+@pytest.mark.parametrize("of_x", MEANT.values(), ids=MEANT)
+def test_other_maps_for_the_inputs_beside_a_rounded_one_stay_notes(of_x, scale):
+    assert not [f for f in quantised(of_x, scale).findings if f.severity == "error"]
+
+
+class LearnsItsStep(torch.autograd.Function):
+    """Forward is linear in the step, whose gradient is made smaller on purpose, by a number that forward does not use."""
+
+    @staticmethod
+    def forward(ctx, v, step, shrink):
+        q = v.round()
+        ctx.save_for_backward(q)
+        ctx.shrink = shrink
+        return q * step
+
+    @staticmethod
+    def backward(ctx, dy):
+        (q,) = ctx.saved_tensors
+        return dy, (dy * q).sum() / ctx.shrink, None
+
+
+def test_a_step_whose_gradient_is_shrunk_stays_a_note():
+    v, step = inputs([(20,), ()], PLACES["large"], 3)
+    assert {f.code for f in pb.check(LearnsItsStep, (v, step, 3.7), select=["PB501", "PB512"]).findings} == {"PB512"}

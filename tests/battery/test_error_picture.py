@@ -54,14 +54,14 @@ def test_many_elements_become_a_grid_of_shares(shape):
 
 
 def kills(code):
-    (path,) = CHECKS.glob(f"pb{code}_*.py")
-    name = f"pictured_{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    module = sys.modules[name] = importlib.util.module_from_spec(spec)
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(1)
-        spec.loader.exec_module(module)
-    return module.kills
+    for path in sorted(CHECKS.glob(f"pb{code}_*.py")):
+        name = f"pictured_{path.stem}"
+        spec = importlib.util.spec_from_file_location(name, path)
+        module = sys.modules[name] = importlib.util.module_from_spec(spec)
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(1)
+            spec.loader.exec_module(module)
+        yield from module.kills
 
 
 @pytest.mark.parametrize("code", PICTURED)

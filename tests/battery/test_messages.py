@@ -1,5 +1,8 @@
 """What findings say: whose fault it is, what was got, and why a check was left out."""
 
+import re
+
+import pytest
 import torch
 
 import pullback as pb
@@ -174,3 +177,29 @@ def test_why_code_cannot_run_without_memory_is_said_in_plain_words():
         assert run.status == "unsupported"
         assert run.reason.startswith("line ")
         assert run.reason.endswith(wanted)
+
+
+def multiply(x, w, *, eps=1.0):
+    return x * w * eps
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda x: pb.check(Accumulates, x, x), "pb.check(Accumulates, (x, w)); got 2 arguments one by one"),
+        (lambda x: pb.check(Accumulates, (x,), x), "pb.check(Accumulates, (x, w)); got 2 arguments one by one"),
+        (lambda x: pb.check(Accumulates, x, w=x), "pb.check(Accumulates, (x, w)); got w= as an option of check"),
+        (lambda x: pb.check(multiply, x, x), "pb.check(multiply, (x, w)); got 2 arguments one by one"),
+        (lambda x: pb.check(multiply, (x, x), eps=2.0), "pb.check(multiply, (x, w), kwargs={'eps': eps}); got eps= as an option of check"),
+        (lambda x: pb.check(torch.mul, x, x), "pb.check(mul, (arg1, arg2)); got 2 arguments one by one"),
+        (
+            lambda x: pb.check(multiply, (x, x), refrence=torch.mul),
+            "no option 'refrence', and multiply no argument of that name: did you mean reference=?",
+        ),
+        (lambda x: pb.check(multiply, (x, x), zzz=1), "the options are kwargs, reference,"),
+    ],
+)
+def test_arguments_passed_otherwise_are_refused_with_the_call_as_it_should_be(call, words):
+    with pytest.raises(TypeError, match=re.escape(words)) as caught:
+        call(x(3))
+    assert str(caught.value).startswith("pullback.check ")

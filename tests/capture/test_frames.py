@@ -1,5 +1,7 @@
 """Whose code a file is, wherever the reader's project lies."""
 
+import subprocess
+import sys
 import sysconfig
 from pathlib import Path
 
@@ -7,7 +9,7 @@ import pytest
 import torch
 
 import pullback
-from pullback.capture.frames import is_checkers, is_own, is_readers, is_torchs
+from pullback.capture.frames import is_checkers, is_of_project, is_own, is_readers, is_standard, is_torchs
 
 STANDARD = sysconfig.get_path("stdlib")
 
@@ -44,3 +46,27 @@ def test_the_ops_of_pullback_may_be_checked_themselves():
     assert is_checkers(str(root / "battery" / "check.py"))
     assert not is_checkers(str(root / "ops" / "arguments.py"))
     assert not is_checkers("/home/ada/pullback/battery/ops.py")
+
+
+def test_a_file_of_the_project_is_no_installed_one():
+    assert is_of_project("/home/ada/torch/swish.py")
+    assert not is_of_project("/home/ada/env/lib/python3.11/site-packages/torchvision/ops/boxes.py")
+    assert not is_of_project("<ipython-input-3>")
+    assert not is_of_project(f"{STANDARD}/copy.py")
+    assert not is_of_project(torch.nn.functional.__file__)
+    assert not is_of_project(pullback.__file__)
+
+
+def test_packages_whose_name_begins_with_torch_are_not_torchs():
+    beside = Path(torch.__file__).parents[1]
+    assert is_readers(str(beside / "torchvision" / "ops" / "boxes.py"))
+    assert is_readers(str(beside / "torch_scatter" / "scatter.py"))
+    assert not is_standard(str(beside / "torch_scatter" / "scatter.py"))
+
+
+def test_whose_a_file_is_can_be_told_without_torch():
+    code = (
+        "import sys, importlib.util; from pullback.capture.frames import is_torchs;"
+        "print(is_torchs(importlib.util.find_spec('torch').origin), is_torchs('/home/ada/swish.py'), 'torch' in sys.modules)"
+    )
+    assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split() == ["True", "False", "False"]

@@ -1,5 +1,7 @@
 """Every cause is found, by its name and with certainty, in wrong gradients made for it."""
 
+import math
+
 import pytest
 import torch
 from torch.nn import functional as F
@@ -159,6 +161,11 @@ MUTANTS = [
     ("constant-factor", op(lambda x: (x * x, x.exp()), lambda x, a, b, da, db: da * 6 * x + db * b), (rand(5),)),
     ("swapped-gradients", op(lambda x: (x * x, x.exp()), lambda x, a, b, da, db: db * 2 * x + da * b), (rand(5),)),
     (
+        "missing-factor",
+        op(lambda x, w, s: x @ w * s, lambda x, w, s, y, dy: (dy @ w.mT, x.mT @ (dy * s), (dy * y / s).sum(0))),
+        (rand(3, 4), rand(4, 5), rand(5)),
+    ),
+    (
         "missing-conjugate",
         op(lambda x, w: x * x * w, lambda x, w, y, dy: (dy * 2 * x * w.conj(), dy * (x * x).conj())),
         tuple(torch.randn(4, dtype=torch.complex128).requires_grad_() for _ in "xw"),
@@ -219,14 +226,59 @@ def test_a_number_that_equals_a_size_of_the_sample_is_tried_at_other_sizes(rows)
 
     text, certain, fix = cause(SUM, rand(rows, 7))
     assert certain
-    assert f"1/N = {rows} (size 0 of" in text
-    assert "N" in fix
+    assert f"1/N times what it should be, N = {rows} (size 0 of" in text
+    assert fix.startswith(f"multiply the gradient by N, N = {rows} (")
     text, certain, _ = cause(TWICE, rand(rows, 7))
     assert certain
     assert text.startswith("the gradient is 1/2 times")
     text, certain, _ = cause(MEAN, rand(rows))
     assert certain
-    assert f"N = {rows} (" in text
+    assert f"is N times what it should be, N = {rows} (" in text
+
+
+@pytest.mark.parametrize(
+    ("factor", "said", "undone"),
+    [
+        (2.0, "2", "divide the gradient by 2"),
+        (0.5, "1/2", "multiply the gradient by 2"),
+        (-1.0, None, "negate the gradient"),
+        (-0.5, "-1/2", "multiply the gradient by -2"),
+        (3.0, "3", "divide the gradient by 3"),
+        (1.5, "1.5", "divide the gradient by 1.5"),
+        (2 / 3, "2/3", "multiply the gradient by 1.5"),
+        (7 / 3, "7/3", "divide the gradient by 7/3"),
+        (0.1, "1/10", "multiply the gradient by 10"),
+        (10.0, "10", "divide the gradient by 10"),
+        (0.75, "0.75", "divide the gradient by 0.75"),
+        (-math.sqrt(2), "-sqrt(2)", "divide the gradient by -sqrt(2)"),
+        (math.sqrt(0.5), "1/sqrt(2)", "multiply the gradient by sqrt(2)"),
+        (math.pi, "3.14159", "divide the gradient by 3.14159"),
+        (1.0009, "1.0009", "divide the gradient by 1.0009"),
+    ],
+)
+def test_a_factor_is_said_as_a_person_would(factor, said, undone):
+    function = op(lambda x: x.sin(), lambda x, y, dy: dy * x.cos() * factor)
+    (finding,) = pb.check(function, rand(11, 13), select=["PB501"]).findings
+    assert finding.certain
+    assert finding.cause == (f"the gradient is {said} times what it should be" if said else "the gradient has the wrong sign")
+    assert finding.fix == undone
+
+
+def test_the_root_of_a_size_is_said_with_its_letter():
+    (finding,) = pb.check(op(lambda x: x.sin(), lambda x, y, dy: dy * x.cos() / x.shape[1] ** 0.5), rand(3, 13), select=["PB501"]).findings
+    assert finding.certain
+    assert "is 1/sqrt(N) times what it should be, N = 13 (size 1 of" in finding.cause
+    assert finding.fix.startswith("multiply the gradient by sqrt(N), N = 13 (size 1 of")
+
+
+def test_a_factor_of_some_entries_is_said_as_a_person_would():
+    function = op(symmetric_form, lambda a, y, dy: symmetric_grad(a, dy, 3.0))
+    (finding,) = pb.check(function, rand(4, 3), select=["PB501"]).findings
+    assert "is 1.5 times what it should be" in finding.cause
+    assert finding.fix == "divide these entries by 1.5"
+    function = op(symmetric_form, lambda a, y, dy: symmetric_grad(a, dy, -2.0))
+    (finding,) = pb.check(function, rand(4, 3), select=["PB501"]).findings
+    assert finding.fix == "change the sign of these entries"
 
 
 def test_where_no_other_size_can_be_had_a_number_that_equals_one_is_likely_at_most():

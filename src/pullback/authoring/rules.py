@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import contextlib
 import inspect
-import textwrap
 import typing
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from typing import Any, Literal
 
 import torch
 
+from ..capture.source import syntax_of
 from .errors import OpError, Place, did_you_mean, listed, place_of
 from .keeping import keep
 
@@ -244,9 +244,8 @@ def kept_names(function: FunctionType) -> tuple[str, ...]:
     Raises:
         OpError: for ``pb.keep(..., **values)``, whose names cannot be read.
     """
-    try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
-    except (OSError, TypeError, SyntaxError):
+    tree = syntax_of(function)
+    if tree is None:
         return _possible_names(function)
     names: dict[str, None] = {}
     for node in ast.walk(tree):

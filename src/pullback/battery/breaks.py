@@ -51,7 +51,9 @@ def breaks_on_the_way(base: Evaluator, there: Evaluator, name: str, path: str, s
     try:
         for _ in range(BISECTIONS):
             middle = (right + wrong) / 2
-            verdict = ValueTest(at(middle), seed=seed).careful(path)
+            test = ValueTest(at(middle), seed=seed)
+            test.directions = 1
+            verdict = test.careful(path)
             if verdict.ok:
                 right = middle
             else:

@@ -25,6 +25,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
 
+from ..capture.frames import is_of_project
+
 _PR_SET_PDEATHSIG = 1
 _GIB = 1 << 30
 
@@ -138,16 +140,7 @@ def user_place(error: BaseException) -> list[Any] | None:
     if isinstance(error, SyntaxError) and error.filename and error.lineno:
         return [error.filename, error.lineno]
     frames = traceback.extract_tb(error.__traceback__)
-    return next(([f.filename, f.lineno] for f in reversed(frames) if is_user_file(f.filename)), None)
-
-
-def is_user_file(path: str) -> bool:
-    """Return whether a file belongs to the checked code rather than to Python, torch or this package."""
-    if path.startswith("<"):
-        return False
-    own = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
-    standard = os.path.dirname(os.__file__)
-    return not path.startswith((own + os.sep, standard + os.sep)) and f"{os.sep}site-packages{os.sep}" not in path
+    return next(([f.filename, f.lineno] for f in reversed(frames) if is_of_project(f.filename)), None)
 
 
 class Opener:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import ast
-import inspect
-import textwrap
 
 from ..capture.calls import backward_as_written
+from ..capture.source import plain, tree_of
 from .probe import Probe
 
 LONGEST = 120
@@ -28,11 +27,12 @@ def corrected_line(probe: Probe, path: str, mend: str | None) -> str | None:
     if written is None:
         return None
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(written))))
         wanted = ast.parse(mend, mode="eval").body
-    except (OSError, TypeError, SyntaxError):
+    except SyntaxError:
         return None
-    backward = tree.body[0]
+    backward = tree_of(plain(written))
+    if backward is None:
+        return None
     returns = [node for node in ast.walk(backward) if isinstance(node, ast.Return)]
     if not isinstance(backward, ast.FunctionDef) or len(returns) != 1 or returns[0].value is None or path not in places:
         return None

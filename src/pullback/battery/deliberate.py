@@ -12,6 +12,7 @@ from torch import Tensor
 
 from . import numeric
 from .evaluate import Evaluator, Leaf, UserCodeError
+from .linear_inputs import lacks_plain_factor
 from .special import numbers_among
 from .steered import steered_by
 from .tensors import copy_tensor, differentiable
@@ -77,7 +78,7 @@ def deliberate_inputs(evaluator: Evaluator, wrong: Sequence[InputVerdict], seed:
     constant = not any(verdict.moves for verdict in wrong) and len(found) < len(wrong) and _constant(evaluator, seed)
     stepped = any("piecewise" in reason or "jumps" in reason for reason in found.values())
     for verdict in wrong:
-        if stepped:
+        if stepped and not lacks_plain_factor(evaluator, verdict.path, seed):
             found.setdefault(verdict.path, "forward jumps in another input: the Function is a surrogate")
         elif constant and not verdict.none:
             found.setdefault(verdict.path, "forward returns the same whatever its inputs are: the gradient is injected")

@@ -110,7 +110,7 @@ class _Builder:
             got=torch.zeros_like(expected) if got is None else got.detach(),
             expected=expected,
             arguments=arguments,
-            numbers={name: float(v) for name, v in self.op.named if isinstance(v, (int, float)) and not isinstance(v, bool)},
+            numbers=self._numbers(),
             outputs=dict(zip(paths, [y.detach() for y in outcome.live], strict=True)),
             cotangents=named,
             gradients=gradients,
@@ -121,6 +121,16 @@ class _Builder:
             cut=lambda n: self._cut(n, values, named),
             nudged=lambda by: self._nudged(by, values, cotangents),
         )
+
+    def _numbers(self) -> dict[str, float]:
+        """Numbers among the arguments: Python's, and tensors without dimensions that are not differentiated."""
+        plain = {name: float(v) for name, v in self.op.named if isinstance(v, (int, float)) and not isinstance(v, bool)}
+        held = {leaf.path: leaf.template for leaf in self.op.leaves if not leaf.wanted and leaf.template.dim() == 0}
+        return plain | {path: float(t) for path, t in held.items() if t.is_floating_point()}
+
+    def _as_passed(self, numbers: Mapping[str, float]) -> dict[str, Any]:
+        held = {leaf.path: leaf.template for leaf in self.truth.leaves}
+        return {path: torch.full_like(held[path], v) if path in held else v for path, v in numbers.items()}
 
     def _nudged(self, by: float, values: Mapping[str, Tensor] | None, cotangents: list[Tensor]) -> Tensor | None:
         moved = {leaf.path: (values or {}).get(leaf.path, leaf.template) * (1 + by) for leaf in self.op.wanted}
@@ -134,7 +144,7 @@ class _Builder:
         self, values: Mapping[str, Tensor] | None, cotangents: Mapping[str, Tensor], numbers: Mapping[str, float] | None = None
     ) -> dict[str, Tensor]:
         try:
-            truth = self.truth if numbers is None else self.truth.variant(numbers)
+            truth = self.truth if numbers is None else self.truth.variant(self._as_passed(numbers))
             outcome = truth.forward(values=values)
             by_path = [cotangents.get(outcome.paths[i]) for i in outcome.carrying]
             gradients = truth.vjp(outcome, [None if c is None else c.to(y.dtype) for c, y in zip(by_path, outcome.live, strict=True)])

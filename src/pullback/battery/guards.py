@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import inspect
 import math
 import re
 from collections.abc import Callable
@@ -12,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..capture.source import text_of_class
 from ..report.finding import Finding
 from ..trees import map_leaves
 from . import numeric
@@ -19,7 +19,7 @@ from .evaluate import Evaluator, UserCodeError
 from .probe import Probe
 from .search.domains import ladder
 from .tensors import differentiable
-from .value import ValueTest
+from .value import InputVerdict, ValueTest
 
 VALUE_CODES = frozenset({"PB501", "PB502", "PB510"})
 _TRIANGLES = ((torch.triu, 1), (torch.tril, -1))
@@ -112,10 +112,7 @@ def _derived_from_others(probe: Probe) -> list[str]:
 
 def _unsettled(probe: Probe) -> str:
     """``"n_iter = 2"`` where a whole number counts the steps of a loop whose result still moves, but less and less."""
-    try:
-        source = inspect.getsource(probe.function) if probe.function is not None else ""
-    except (OSError, TypeError):
-        return ""
+    source = "" if probe.function is None else text_of_class(probe.function)
     for name, value in probe.native.named:
         if type(value) is not int or not 1 <= value <= MANY_STEPS or not re.search(rf"\brange\([^()]*\b{re.escape(name)}\b", source):
             continue
@@ -166,14 +163,20 @@ def _symmetric(probe: Probe, path: str) -> bool:
 
 def right_for_symmetric(evaluator: Evaluator, path: str, seed: int) -> bool:
     """Return whether the gradient of a symmetric matrix is right for changes that keep it symmetric."""
+    verdict = verdict_on_symmetric(evaluator, path, seed)
+    return verdict is not None and bool(verdict.ok)
+
+
+def verdict_on_symmetric(evaluator: Evaluator, path: str, seed: int) -> InputVerdict | None:
+    """Return what the value test says of a symmetric matrix under changes that keep it symmetric; None where there is none, or the call fails."""
     x = next(leaf.template for leaf in evaluator.wanted if leaf.path == path)
     if x.dim() < 2 or x.shape[-1] < 2 or x.shape[-1] != x.shape[-2] or not torch.allclose(x, x.mH):
-        return False
+        return None
     names = {name: f"args[{i}]" for i, (name, _) in enumerate(evaluator.named[: len(evaluator.args)])}
     try:
-        return bool(ValueTest(_inside(evaluator, names.get(path, path), _mean), seed=seed).careful(path).ok)
+        return ValueTest(_inside(evaluator, names.get(path, path), _mean), seed=seed).careful(path)
     except (UserCodeError, RuntimeError, StopIteration):
-        return False
+        return None
 
 
 def _mean(matrix: Tensor) -> Tensor:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -13,8 +11,10 @@ import torch
 from torch import Tensor
 
 from ..capture.calls import backward_of
+from ..capture.source import text_of
 from .edges import Edge, failures
 from .evaluate import Evaluator, Leaf, UserCodeError
+from .guards import right_for_symmetric, verdict_on_symmetric
 from .probe import Probe
 from .refusals import blames_torch, refuses
 from .sizes import main_leaf, resizable_leaves
@@ -59,10 +59,12 @@ def other_ranks(probe: Probe) -> Iterator[Reranked]:
     Errors of backward count only where the code asks for the rank of what was changed, or where forward counts axes from the end and all that is
     differentiated gets one more in front, for a batch: else forward may take by broadcasting what was never meant.
     """
-    end = time.thread_time() + BUDGET
-    text = _text(probe)
+    end = time.thread_time() + probe.seconds(BUDGET)
+    function = probe.target.described
+    text = text_of(function.forward, backward_of(function)) if function is not None else ""
     wanted = {leaf.path for leaf in probe.exact.wanted}
-    batches = _FROM_THE_END.search(_text(probe, backward=False)) is not None
+    batches = function is not None and _FROM_THE_END.search(text_of(function.forward)) is not None
+    symmetric = symmetric_only(probe)
     asked = {name for names in _ASKED.findall(text) for name in names if name}
     told: set[str] = set()
     for paths, change in _changes(probe.exact, text):
@@ -75,7 +77,7 @@ def other_ranks(probe: Probe) -> Iterator[Reranked]:
         if rank > usual and not _taken(probe, evaluator, leading=change is _in_front):
             continue
         try:
-            edges = failures(probe, evaluator)
+            edges = [*failures(probe, evaluator), *(e for path in symmetric if (e := _off_among_symmetric(probe, evaluator, path)) is not None)]
         except UserCodeError as error:
             own = error.stage == "backward" and not refuses(error) and not blames_torch(error)
             named = {path for path in paths if path in asked and not (rank > usual > _highest(text, path))}
@@ -88,6 +90,18 @@ def other_ranks(probe: Probe) -> Iterator[Reranked]:
             if edge.kind != "nan too" and edge.verdict.path not in told:
                 told.add(edge.verdict.path)
                 yield Reranked(paths, rank, usual, evaluator, edge)
+
+
+def symmetric_only(probe: Probe) -> list[str]:
+    """Return the inputs whose gradient is wrong at the sample, but right for changes that keep them symmetric, as one through a triangle is."""
+    wrong = [v.path for v in probe.value.wrong if not probe.deliberate(v.path)]
+    return [path for path in wrong if right_for_symmetric(probe.exact, path, probe.settings.seed)]
+
+
+def _off_among_symmetric(probe: Probe, evaluator: Evaluator, path: str) -> Edge | None:
+    """What is wrong with the gradient of an input of `symmetric_only`, for changes that keep it symmetric, as two draws agree."""
+    verdicts = [verdict_on_symmetric(evaluator, path, probe.settings.seed + draw) for draw in range(2)]
+    return Edge("wrong", verdicts[0]) if verdicts[0] is not None and all(v is not None and v.ok is False for v in verdicts) else None
 
 
 def _changes(evaluator: Evaluator, text: str) -> Iterator[tuple[tuple[str, ...], Callable[[Tensor], Tensor]]]:
@@ -122,7 +136,11 @@ def _at_end(t: Tensor) -> Tensor:
 
 
 def _moved(t: Tensor) -> Tensor:
-    return 0.9 * t + 0.1 * t.flip(0) if differentiable(t) else t
+    """Other entries of the same range; what is symmetric, or positive definite, stays so."""
+    if not differentiable(t):
+        return t
+    square = t.dim() > 1 and t.shape[-1] == t.shape[-2] and torch.allclose(t, t.mH)
+    return 0.9 * t + 0.1 * (t.flip(-1, -2) if square else t.flip(0))
 
 
 def _taken(probe: Probe, evaluator: Evaluator, *, leading: bool) -> bool:
@@ -142,16 +160,6 @@ def _taken(probe: Probe, evaluator: Evaluator, *, leading: bool) -> bool:
         if leading and not (now.shape[1:] == then.shape and torch.allclose(now[0].to(then.dtype), then, rtol=1e-6, atol=1e-6)):
             return False
     return True
-
-
-def _text(probe: Probe, *, backward: bool = True) -> str:
-    """The text of forward, and of backward, as far as it can be read."""
-    function = probe.target.described
-    text = ""
-    for method in (function.forward, backward_of(function))[: 1 + backward] if function is not None else ():
-        with contextlib.suppress(TypeError, OSError):
-            text += inspect.getsource(inspect.unwrap(method))
-    return text
 
 
 def _highest(text: str, name: str) -> float:

@@ -10,7 +10,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .child import is_user_file
+from ..capture.frames import is_of_project
 
 LONGEST = 20_000
 
@@ -44,7 +44,7 @@ def follow(function: Callable[[], Any]) -> tuple[Any, Path]:
             return None
         name = frame.f_code.co_filename
         if name not in known:
-            known[name] = is_user_file(name)
+            known[name] = is_of_project(name)
         return step if known[name] else None
 
     def step(frame: FrameType, event: str, argument: Any) -> Any:

@@ -6,18 +6,17 @@ import ast
 import contextlib
 import inspect
 import math
-import textwrap
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 import torch
 from torch import Tensor
 
+from ..capture.source import called_by_forward, syntax_of
 from .probe import Probe
 from .special import LARGEST_NUMBER, Point
 
 THRESHOLDS = 3
-_NOT_FORWARD = frozenset({"backward", "vjp", "jvp", "setup_context", "vmap"})
 _CLAMPS = frozenset({"clamp", "clip", "clamp_", "clip_", "clamp_min", "clamp_max", "clamp_min_", "clamp_max_", "hardtanh"})
 _OF_SHAPES = frozenset({"dim", "ndim", "ndimension", "shape", "size", "numel", "len", "dtype", "device", "ctx", "range", "stride"})
 _ARITHMETIC = {ast.Mult: float.__mul__, ast.Div: float.__truediv__, ast.Pow: pow, ast.Add: float.__add__, ast.Sub: float.__sub__}
@@ -99,25 +98,8 @@ def _numbers_by_name(probe: Probe) -> dict[str, float]:
 
 def _forward_trees(probe: Probe) -> Iterator[ast.AST]:
     function = probe.target.described
-    if function is None:
-        return
-    forward = inspect.unwrap(function.forward)
-    known = getattr(forward, "__globals__", {})
-    called = [known.get(name) for name in getattr(getattr(forward, "__code__", None), "co_names", ())]
-    own = [f for f in called if inspect.isfunction(f) and f.__module__ == getattr(forward, "__module__", None)]
-    helpers = [
-        getattr(function, name)
-        for owner in function.__mro__
-        if owner.__module__.partition(".")[0] not in ("torch", "builtins")
-        for name, value in vars(owner).items()
-        if name not in _NOT_FORWARD and name != "forward" and isinstance(value, (staticmethod, classmethod))
-    ]
-    mentioned = set(getattr(getattr(forward, "__code__", None), "co_names", ()))
-    for f in (forward, *own, *(h for h in helpers if h.__name__ in mentioned)):
-        try:
-            yield ast.parse(textwrap.dedent(inspect.getsource(f)))
-        except (OSError, TypeError, SyntaxError):
-            continue
+    trees = () if function is None else map(syntax_of, called_by_forward(function, function.forward))
+    return (tree for tree in trees if tree is not None)
 
 
 def _between(x: Tensor, value: float) -> Tensor:

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from .. import trees
 from ..capture.calls import backward_of
+from ..capture.source import text_of
 from .evaluate import Evaluator
 from .probe import Probe
 
@@ -161,9 +162,4 @@ def optional_arguments(probe: Probe) -> set[str]:
     found: set[str] = set()
     with contextlib.suppress(TypeError, ValueError):
         found |= {p.name for p in inspect.signature(function.forward).parameters.values() if p.default is None}
-    for method in (function.forward, backward_of(function)):
-        try:
-            found |= set(re.findall(r"\b(\w+) is (?:not )?None", inspect.getsource(inspect.unwrap(method))))
-        except (TypeError, OSError):
-            continue
-    return found
+    return found | set(re.findall(r"\b(\w+) is (?:not )?None", text_of(function.forward, backward_of(function))))

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Self
 
+from ..capture.frames import is_of_project
 from ..report.finding import Location
 from .targets import Target
 
@@ -339,12 +340,7 @@ class Worker:
             trace = (self._folder / str(self._calls) / "trace").read_text(errors="replace")
         except OSError:
             return None
-        return next((Location(m["path"], int(m["line"])) for m in _FRAME.finditer(trace) if _is_user_file(m["path"])), None)
-
-
-def _is_user_file(path: str) -> bool:
-    own, standard = os.path.dirname(os.path.dirname(os.path.abspath(__file__))), os.path.dirname(os.__file__)
-    return not path.startswith(("<", own + os.sep, standard + os.sep)) and f"{os.sep}site-packages{os.sep}" not in path
+        return next((Location(m["path"], int(m["line"])) for m in _FRAME.finditer(trace) if is_of_project(m["path"])), None)
 
 
 def _location(place: list[Any] | None) -> Location | None:

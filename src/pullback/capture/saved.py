@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import ast
 import functools
-import inspect
-import textwrap
 import types
 import weakref
 from collections.abc import Iterable, Iterator
@@ -18,6 +16,7 @@ from torch import Tensor
 from .. import _compat
 from .calls import Function, backward_of
 from .library import as_written
+from .source import syntax_of
 
 DEPTH = 8
 _OPAQUE = (str, bytes, int, float, complex, bool, type(None), type, types.ModuleType, types.BuiltinFunctionType, torch.dtype, torch.device)
@@ -164,16 +163,9 @@ def read_in_branches(function: type[Function]) -> set[str]:
     Methods of the class to which backward hands ctx are read too.
     """
     function = as_written(function)
-    backward = _tree(backward_of(function))
-    helpers = [_tree(getattr(function, name, None)) for name in _given_context(backward)] if backward is not None else []
+    backward = syntax_of(backward_of(function))
+    helpers = [syntax_of(getattr(function, name, None)) for name in _given_context(backward)] if backward is not None else []
     return {path for tree in (backward, *helpers) if tree is not None for path in _read_in_branches(tree)}
-
-
-def _tree(method: object) -> ast.AST | None:
-    try:
-        return ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(method))))  # type: ignore[arg-type]
-    except (OSError, TypeError, SyntaxError):
-        return None
 
 
 def _given_context(tree: ast.AST) -> set[str]:
@@ -243,10 +235,7 @@ def _save_calls(function: type[Function]) -> list[list[ast.expr]]:
 def _find_save_calls(function: type[Function]) -> Iterator[list[ast.expr]]:
     written = as_written(function)
     for method in (written.forward, written.setup_context):
-        try:
-            tree = ast.parse(textwrap.dedent(inspect.getsource(inspect.unwrap(method))))
-        except (OSError, TypeError, SyntaxError):
-            continue
-        for node in ast.walk(tree):
+        tree = syntax_of(method)
+        for node in ast.walk(tree) if tree is not None else ():
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "save_for_backward":
                 yield node.args

@@ -15,8 +15,8 @@ from typing import Any
 
 import click
 
-from ..battery.child import is_user_file
 from ..benchmark.result import Bench
+from ..capture.frames import is_of_project
 from ..report.clean import clean
 
 _FRAME = re.compile(r'^\s*File "(.+)", line (\d+) in (.+)$', re.MULTILINE)
@@ -80,5 +80,5 @@ def _died(status: int, at: str, stack: Path) -> str:
     how = f"was ended by {signal.Signals(-status).name}" if status < 0 else f"ended with status {status}"
     doing = f" while it measured {clean(at, limit=300)}" if at else ""
     text = stack.read_text(encoding="utf-8", errors="replace") if stack.exists() else ""
-    place = next((m for m in _FRAME.finditer(text) if is_user_file(m[1])), None)
+    place = next((m for m in _FRAME.finditer(text) if is_of_project(m[1])), None)
     return f"the process {how}{doing}" + (f"\n  at {clean(place[1])}:{place[2]}, in {clean(place[3])}" if place else "")

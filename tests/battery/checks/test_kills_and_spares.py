@@ -17,7 +17,9 @@ from pullback.battery.check import Settings, run_case
 
 HERE = Path(__file__).parent
 GOLDEN = HERE.parents[1] / "golden" / "mutants.txt"
-FILES = {path.stem[:5].upper(): path for path in sorted(HERE.glob("pb*.py"))}
+NAMES = {check.code: f"{check.code.lower()}_{check.name.replace('-', '_')}" for check in all_checks()}
+FILES = {code: HERE / f"{name}.py" for code, name in NAMES.items() if (HERE / f"{name}.py").exists()}
+"""The file of every check. Others may stand beside it that hold more of its kills and spares, each under a theme: ``pb625_ranks.py``."""
 
 
 @cache
@@ -37,13 +39,20 @@ def loaded_anew(path, suffix="_anew"):
     return module
 
 
+def themes(code):
+    """Return the files that stand beside that of a check, by their theme."""
+    found = {path.stem.removeprefix(f"{code.lower()}_"): path for path in sorted(HERE.glob(f"{code.lower()}_*.py"))}
+    return {theme: path for theme, path in found.items() if path != FILES[code]}
+
+
 def mutants(kind, load=load):
     """Return (identity, code, case) for every case of a kind; the identity is stable as long as the lists only grow at their ends."""
     found = []
     for code, path in FILES.items():
-        for i, case in enumerate(getattr(load(path), kind)):
-            name = getattr(case.target, "__qualname__", type(case.target).__name__)
-            found.append((f"{code}-{i}-{name}", code, case))
+        for start, file in {code: path, **{f"{code}-{theme}": file for theme, file in themes(code).items()}}.items():
+            for i, case in enumerate(getattr(load(file), kind)):
+                name = getattr(case.target, "__qualname__", type(case.target).__name__)
+                found.append((f"{start}-{i}-{name}", code, case))
     return found
 
 
@@ -104,7 +113,12 @@ def test_every_check_has_kills_and_spares(check):
     module = load(FILES[check.code])
     assert module.kills
     assert module.spares
-    assert FILES[check.code].stem == f"{check.code.lower()}_{check.name.replace('-', '_')}"
+    assert all(load(path).kills or load(path).spares for path in themes(check.code).values())
+
+
+def test_every_file_belongs_to_a_check():
+    known = {path for code in FILES for path in (FILES[code], *themes(code).values())}
+    assert not {path.name for path in HERE.glob("pb*.py") if path not in known}
 
 
 def test_golden_lists_every_mutant():

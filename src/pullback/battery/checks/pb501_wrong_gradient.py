@@ -93,7 +93,7 @@ class WrongGradient(Check):
             raise Skipped(unmeasured[0].reason)
 
     def _in_other_branches(self, probe: Probe) -> Iterator[Finding]:
-        end = time.thread_time() + BUDGET
+        end = time.thread_time() + probe.seconds(BUDGET)
         told: set[tuple[str, str]] = set()
         settings = Pairing(probe)
         # Pairs come last, once it is known which single settings are right.

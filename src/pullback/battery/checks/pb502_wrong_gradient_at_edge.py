@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import math
 import time
 from collections.abc import Iterator
@@ -12,6 +10,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
+from ...capture.source import text_of_class
 from ...report.finding import Evidence, Finding, Severity
 from .. import tolerance
 from ..base import Check, Skipped
@@ -98,7 +97,7 @@ class WrongGradientAtEdge(Check):
             raise Skipped("the Function looks like a surrogate")
         reported: set[tuple[str, str]] = set()
         yield from self._at_contents(probe, reported)
-        end = time.thread_time() + BUDGET
+        end = time.thread_time() + probe.seconds(BUDGET)
         for place in _places(probe):
             for finding, key in self._at(probe, place):
                 if key not in reported:
@@ -106,7 +105,7 @@ class WrongGradientAtEdge(Check):
                     yield finding
             if time.thread_time() > end:
                 if not reported:
-                    raise Skipped(f"no fault found within {BUDGET} s; the last point was {place.where}")
+                    raise Skipped(f"no fault found within {probe.seconds(BUDGET)} s; the last point was {place.where}")
                 return
 
     def _at(self, probe: Probe, place: Place) -> Iterator[tuple[Finding, tuple[str, str]]]:
@@ -129,7 +128,7 @@ class WrongGradientAtEdge(Check):
 
     def _at_contents(self, probe: Probe, reported: set[tuple[str, str]]) -> Iterator[Finding]:
         """Judge the gradients with other contents of what is not differentiated."""
-        end = time.thread_time() + CONTENTS_BUDGET
+        end = time.thread_time() + probe.seconds(CONTENTS_BUDGET)
         for content in other_contents(probe):
             if time.thread_time() > end:
                 return
@@ -215,7 +214,8 @@ class WrongGradientAtEdge(Check):
 
 def _places(probe: Probe) -> Iterator[Place]:
     exact = probe.exact
-    for point in (*special_points(exact), *threshold_points(probe), *index_points(exact, _source(probe))):
+    source = "" if probe.function is None else text_of_class(probe.function)
+    for point in (*special_points(exact), *threshold_points(probe), *index_points(exact, source)):
         evaluator = _lean(exact, exact.variant({point.path: point.value}))
         yield Place(f"{point.path} with {point.name}", evaluator, point.path, "error" if point.meant else "warning")
     for variant in other_numbers(probe):
@@ -223,16 +223,6 @@ def _places(probe: Probe) -> Iterator[Place]:
         for point in points_beside(variant.evaluator, variant.path):
             evaluator = _lean(exact, variant.evaluator.variant({point.path: point.value}))
             yield Place(f"{variant.name} and {point.path} with {point.name}", evaluator, number=variant.path)
-
-
-def _source(probe: Probe) -> str:
-    """The text of the Function and of its bases, as far as it can be read."""
-    text = ""
-    for owner in probe.function.__mro__ if probe.function is not None else ():
-        if owner.__module__.partition(".")[0] not in ("torch", "builtins"):
-            with contextlib.suppress(OSError, TypeError):
-                text += inspect.getsource(owner)
-    return text
 
 
 def _lean(base: Evaluator, variant: Evaluator) -> Evaluator:

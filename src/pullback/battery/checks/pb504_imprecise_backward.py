@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import re
 from collections.abc import Iterator
 
 import torch
 
+from ...capture.source import text_of_class
 from ...report.finding import Evidence, Finding
 from .. import numeric, precision
 from ..base import Check, Skipped, Unsupported
 from ..evaluate import Evaluator, UserCodeError
+from ..locate import trusted_eager
 from ..precision import Loss, Place
 from ..probe import Probe
 from ..words import gradient_name
 
 SERIOUS = 8.0
 SLIGHT = 2.0
+NO_STICK = "no measuring stick: autograd of the forward is not at hand, and there is no reference"
 
 
 class ImpreciseBackward(Check):
@@ -53,6 +54,8 @@ class ImpreciseBackward(Check):
             raise Skipped("the gradient is not the forward's derivative")
         if probe.repeats.forward_draws:
             raise Skipped("the op draws random numbers, which differ between dtypes")
+        if probe.declaration.reference is None and all(trusted_eager(probe, leaf.path) is None for leaf in probe.exact.wanted):
+            raise Skipped(NO_STICK)
         worst: dict[str, tuple[Loss, str]] = {}
         refusal: UserCodeError | None = None
         measured = False
@@ -73,7 +76,7 @@ class ImpreciseBackward(Check):
         if not measured:
             if refusal is not None:
                 raise Unsupported(f"lower precision is refused: {refusal.short}")
-            raise Skipped("no measuring stick: autograd of the forward is not at hand, and there is no reference")
+            raise Skipped(NO_STICK)
 
     def _lost(self, probe: Probe, loss: Loss, where: str) -> Finding:
         dtype = str(loss.dtype).removeprefix("torch.")
@@ -102,11 +105,7 @@ def _promised(probe: Probe, dtype: torch.dtype) -> bool:
     """Return whether digits in this dtype are promised: it is float32, or the sample's own, or the code speaks of dtypes at all."""
     if dtype == torch.float32 or any(leaf.template.dtype in (torch.bfloat16, torch.float16) for leaf in probe.native.leaves):
         return True
-    text = ""
-    for owner in probe.function.__mro__ if probe.function is not None else ():
-        if owner.__module__.partition(".")[0] not in ("torch", "builtins"):
-            with contextlib.suppress(TypeError, OSError):
-                text += inspect.getsource(owner)
+    text = "" if probe.function is None else text_of_class(probe.function)
     return re.search(r"dtype|\bb?float(16|32)|\.float\(|\.half\(|custom_fwd|type_as", text) is not None
 
 

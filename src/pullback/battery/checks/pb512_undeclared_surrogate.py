@@ -17,7 +17,9 @@ class UndeclaredSurrogate(Check):
 
     How it is measured:
         The forward does not change at all under small moves of the input although it does under large ones, while the gradient is not zero; or an
-        output equals the input bit for bit and the gradient is not grad_output.
+        output equals the input bit for bit and the gradient is not grad_output. The other inputs of a forward that rounds one are taken to be meant
+        as well, but for those in which forward is linear and whose gradient is the derivative without its sign or without a scale among the
+        arguments: they are PB501.
 
     Instead:
         Declare it: ``surrogate=`` names the function whose gradient backward returns, and is then checked (PB508); ``exact=False`` says that there

@@ -14,7 +14,7 @@ from ...capture.observed_calls import BackwardCall, observed_backward
 from ...report.finding import Evidence, Finding
 from ..base import Check
 from ..branches import other_settings
-from ..evaluate import UserCodeError
+from ..evaluate import Outcome, UserCodeError
 from ..probe import Probe
 from ..tensors import copy_tensor, same
 from ..variants import other_branches
@@ -55,16 +55,17 @@ class MutatesGradOutput(Check):
         versions = [c._version for c in cotangents]
         with observed_backward(*probe.baseline.functions) as calls, contextlib.suppress(UserCodeError):
             probe.native.vjp(outcome, cotangents)
-        paths = [outcome.paths[i] for i in outcome.carrying]
-        found = False
-        for path, now, then, version in zip(paths, cotangents, before, versions, strict=True):
-            if not same(now, then) or now._version != version:
-                found = True
-                yield self._mutated(probe, probe.backward_name, "" if path == "output" else f" (the one of {path})", now, then)
-        if not found and not probe.target.direct:
-            yield from self._inside(probe, calls)
-        if not found and probe.target.direct:
+        written = {
+            _which(outcome, i): (now, then)
+            for i, (now, then, version) in enumerate(zip(cotangents, before, versions, strict=True))
+            if not same(now, then) or now._version != version
+        }
+        if written:
+            yield self._mutated(probe, probe.backward_name, written)
+        elif probe.target.direct:
             yield from self._with_other_flags(probe)
+        else:
+            yield from self._inside(probe, calls)
 
     def _with_other_flags(self, probe: Probe) -> Iterator[Finding]:
         """Look at the writes of backward with each flag turned round."""
@@ -77,9 +78,10 @@ class MutatesGradOutput(Check):
                 variant.evaluator.vjp(outcome, cotangents)
             except UserCodeError:
                 continue
-            wrote = next(((now, then) for now, then in zip(cotangents, before, strict=True) if not same(now, then)), None)
-            if wrote is not None:
-                yield replace(self._mutated(probe, probe.backward_name, f" with {variant.name}", *wrote), severity="warning")
+            pairs = enumerate(zip(cotangents, before, strict=True))
+            written = {_which(outcome, i): (now, then) for i, (now, then) in pairs if not same(now, then)}
+            if written:
+                yield replace(self._mutated(probe, probe.backward_name, written, f" with {variant.name}"), severity="warning")
                 return
 
     def _inside(self, probe: Probe, calls: list[BackwardCall]) -> Iterator[Finding]:
@@ -88,15 +90,24 @@ class MutatesGradOutput(Check):
             for now, then in zip(call.grad_outputs, call.received, strict=True):
                 if call.function not in blamed and now is not None and not same(now, then) and then is not None:
                     blamed.add(call.function)
-                    yield self._mutated(probe, f"{name_of(call.function)}.backward", "", now, then)
+                    yield self._mutated(probe, f"{name_of(call.function)}.backward", {"grad_output": (now, then)})
 
-    def _mutated(self, probe: Probe, backward: str, which: str, now: Tensor, then: Tensor) -> Finding:
-        changed = int((now != then).sum())
+    def _mutated(self, probe: Probe, backward: str, written: dict[str, tuple[Tensor, Tensor]], setting: str = "") -> Finding:
+        """Return the finding; its message is the same whichever settings and outputs show the fault, so that several samples tell it once."""
         return self.finding(
             probe,
-            f"{backward} writes into grad_output{which}",
-            evidence=[Evidence(f"{changed} of {now.numel()} elements of grad_output{which} changed during backward")],
-            cause="an in-place operation, out=, or a kernel writes to grad_output's memory",
+            f"{backward} writes into grad_output",
+            evidence=[
+                Evidence(f"{int((now != then).sum())} of {now.numel()} elements of {which} changed during backward{setting}")
+                for which, (now, then) in written.items()
+            ],
+            cause=f"an in-place operation, out=, or a kernel writes to grad_output's memory{setting}",
             certain=True,
             fix="grad_output = grad_output.clone() before the first write, or the out-of-place operation",
         )
+
+
+def _which(outcome: Outcome, i: int) -> str:
+    """Return how messages name the i-th cotangent."""
+    path = outcome.paths[outcome.carrying[i]]
+    return "grad_output" if path == "output" else f"grad_output (the one of {path})"

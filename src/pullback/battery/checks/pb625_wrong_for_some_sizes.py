@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import contextlib
-import inspect
 import re
 from collections.abc import Iterator
-from types import FunctionType
 
+from ...capture.source import called_by_forward, text_of
 from ...report.finding import Evidence, Finding, Severity
 from ..base import Check, Skipped
 from ..branches import surrogate_unseen
 from ..locate import locate_at
-from ..more_axes import Reranked, other_ranks
+from ..more_axes import Reranked, other_ranks, symmetric_only
+from ..one_number import Reshaped, refused_shapes
 from ..probe import Probe
 from ..refusals import blames_torch
 from ..size_sweep import Sweep, Trial
@@ -40,7 +39,9 @@ class WrongForSomeSizes(Check):
         forward takes the size and the gradient is right at the sample's; the smallest failing size is found by bisection. Then one of two equal
         axes of a tensor changes alone, and an axis of size 1 grows, where forward takes it and what was added changes its results: a wrong value
         there is a warning. Last, arguments get an axis more, in front or at the end, and one less where the code asks for their rank: a wrong value
-        is a warning, and so is an error of backward where the code asks for the rank, or where forward counts its axes from the end.
+        is a warning, and so is an error of backward where the code asks for the rank, or where forward counts its axes from the end. The gradient
+        of a matrix that holds for symmetric ones only is judged for those. A differentiated argument of one number is tried as a tensor without
+        dimensions and as one of shape [1]: an error of backward is a note where forward gives the same, since one of the shapes may never be meant.
 
     Example:
         ``for i in range(0, n, step): grad_w = ...`` (overwritten by each chunk); ``n // 64`` blocks; ``row * width`` in 16 bits.
@@ -64,15 +65,18 @@ class WrongForSomeSizes(Check):
     def run(self, probe: Probe) -> Iterator[Finding]:
         if probe.explained("", "PB611"):
             raise Skipped("reads an argument's memory behind its back (PB611), so that other inputs cannot be right")
-        sweep = Sweep(probe, THOROUGH_BUDGET if probe.settings.thorough else BUDGET, _judged(probe))
+        sweep = Sweep(probe, probe.seconds(THOROUGH_BUDGET if probe.settings.thorough else BUDGET), _judged(probe))
         found = False
         for trial in sweep.run():
             found = True
             yield self._wrong(probe, trial) if trial.verdict == "wrong" else self._crash(probe, trial)
-        if sweep.values:
+        if sweep.values or symmetric_only(probe):
             for other in other_ranks(probe):
                 found = True
                 yield self._of_rank(probe, other)
+        for reshaped in refused_shapes(probe):
+            found = True
+            yield self._of_shape(probe, reshaped)
         if not found and not sweep.tried:
             raise Skipped("forward takes no other size")
 
@@ -97,6 +101,18 @@ class WrongForSomeSizes(Check):
             cause="backward counts or reduces axes as the sample has them",
             fix="Fold leading axes alike in forward and backward, or refuse other ranks in forward.",
             path=path,
+        )
+
+    def _of_shape(self, probe: Probe, other: Reshaped) -> Finding:
+        where = f"{other.path} of shape {list(other.shape)}"
+        name = gradient_name(other.path)
+        return self.finding(
+            probe,
+            f"{probe.backward_name} raises with {where}, with which forward gives the same as with {list(other.usual)}",
+            severity="note",
+            evidence=[Evidence(f"with {where}", other.error.short, f"{name} of shape {list(other.shape)}")],
+            cause=f"backward gives {name} the shape that {other.path} has in the sample, whatever shape it has",
+            fix=f"Return {name}.reshape({other.path}.shape), or refuse the shape in forward.",
         )
 
     def _wrong(self, probe: Probe, trial: Trial) -> Finding:
@@ -163,15 +179,7 @@ def _right(trial: Trial) -> str:
 def halves_in_forward(probe: Probe) -> bool:
     """Whether forward, or a function of its module that it calls, splits an axis into two halves or into pairs."""
     function = probe.function
-    forward = inspect.unwrap(function.forward) if function is not None else None
-    if not isinstance(forward, FunctionType):
-        return False
-    helpers = [forward.__globals__.get(name) for name in forward.__code__.co_names]
-    text = ""
-    for called in (forward, *(h for h in helpers if isinstance(h, FunctionType) and h.__module__ == forward.__module__)):
-        with contextlib.suppress(OSError, TypeError):
-            text += inspect.getsource(called)
-    return _HALVES.search(text) is not None
+    return function is not None and _HALVES.search(text_of(*called_by_forward(function, function.forward))) is not None
 
 
 def _judged(probe: Probe) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import Any, Literal
 
 import torch
 
+from ...capture.frames import is_checkers, is_standard, is_torchs
 from ...trees import leaves
 from .specs import Slot, State, build_state
 
@@ -212,12 +213,9 @@ def _raised_by_code(traceback: TracebackType | None) -> bool:
     return traceback.tb_frame.f_code.co_code[traceback.tb_lasti] == dis.opmap["RAISE_VARARGS"]
 
 
-_TORCH = str(torch.__path__[0])
-_HERE = __file__.rpartition("attempt")[0]
-
-
 def _is_ours(path: str) -> bool:
-    return path.startswith((_TORCH, _HERE, "<frozen")) or ("site-packages" not in path and "/lib/python3" in path)
+    """Whether a frame is none of the code under search, which may be that of an installed package or an op of pullback."""
+    return path.startswith("<frozen") or is_torchs(path) or is_checkers(path) or is_standard(path)
 
 
 def _span(code: CodeType, index: int) -> tuple[int, int, int, int] | None:

@@ -25,6 +25,7 @@ class Bindings:
     def __init__(self, traits: Mapping[str, Trait], names: dict[str, str], saved: list[str | None], weight: float) -> None:
         self.traits, self.names, self.saved, self.weight = traits, names, saved, weight
         self.inputs: list[str] = []
+        self.members: dict[str, str] = {}
         self.pieces: dict[str, tuple[str, str]] = {}
 
     def who(self, node: ast.AST | None) -> str | None:
@@ -54,6 +55,29 @@ class Bindings:
         """Add to a kind of the parameter that an expression stands for, if it does."""
         if (trait := self.trait(node)) is not None:
             trait.score(kind, weight * self.weight)
+
+    def member(self, node: ast.AST | None) -> str | None:
+        """Return the parameter that an expression is a member of: a loop variable, a name it was unpacked to, ``steps[0]``."""
+        if isinstance(node, ast.Name):
+            return self.members.get(node.id)
+        if isinstance(node, ast.Attribute) and node.attr == "forward":
+            return self.member(node.value)
+        return self.who(node.value) if isinstance(node, ast.Subscript) else None
+
+    def bind_members(self, target: ast.expr, iterated: ast.expr) -> None:
+        """Note what a loop over a parameter, or over several in step, calls their members."""
+        parts, targets = [iterated], [target]
+        if isinstance(iterated, ast.Call) and isinstance(iterated.func, ast.Name) and iterated.args:
+            name, several = iterated.func.id, target.elts if isinstance(target, ast.Tuple) else []
+            if name in ("reversed", "list", "tuple", "iter"):
+                parts = iterated.args[:1]
+            elif name == "enumerate" and len(several) == 2:
+                parts, targets = iterated.args[:1], several[1:]
+            elif name == "zip" and len(several) == len(iterated.args):
+                parts, targets = iterated.args, several
+        for part, one in zip(parts, targets, strict=False):
+            if isinstance(one, ast.Name) and (who := self.who(part)) is not None:
+                self.members[one.id] = who
 
     def piece(self, node: ast.expr) -> tuple[str, str] | None:
         """Return the parameter of which an expression takes a piece, and which piece: ``k[:, t]``, or a name that stands for it."""
@@ -106,6 +130,8 @@ class Bindings:
         for i, target in enumerate(targets):
             if not isinstance(target, (ast.Name, ast.Attribute)):
                 continue
+            if parts is None and isinstance(target, ast.Name) and (whole := self.who(value)) is not None:
+                self.members[target.id] = whole
             part = parts[i] if parts is not None and i < len(parts) else None
             name = part if isinstance(part, str) else self.who(part)
             if name:

@@ -7,9 +7,10 @@ from typing import Any
 
 import torch
 
+from ...capture.source import FunctionNode, tree_of
 from .attempt import Attempt, UserFrame, named_arguments
 from .evidence import Evidence
-from .syntax import FunctionNode, context_name, own_nodes, tree_of
+from .syntax import context_name, own_nodes
 
 
 def blamed(attempt: Attempt, evidence: Evidence) -> list[str]:

@@ -8,10 +8,11 @@ from typing import Any
 
 import torch
 
-from .invented import CALLABLES, MODULES, fitting_classes
+from ...capture.source import plain
+from .invented import CALLABLES, MEMBERS, MODULES, fitting_classes
 from .names import note_annotation, note_default, note_name, sounds_forbidden
 from .specs import Slot, Spec, default_shape, tensor
-from .syntax import FunctionSource, Unsearchable, none_positions, plain
+from .syntax import FunctionSource, Unsearchable, none_positions
 from .traits import Trait
 from .uses import collect_uses
 
@@ -139,6 +140,8 @@ def first_specs(slot: Slot, trait: Trait) -> list[Spec]:
 
 
 def _star_specs(trait: Trait) -> list[Spec]:
+    if trait.scores.get("callables"):
+        return [spec.with_(kind="star", value=None) for spec in _callables(trait) if spec.items]
     counts = _distinct([*([trait.members] if trait.members else []), 2, 1, 3])
     tensors = [Spec("star", items=(tensor_spec(Trait(grad=True)),) * n) for n in counts]
     numbers = [Spec("star", items=tuple(Spec("int", value=v) for v in values)) for values in ((1, 0), (3, 4), (-1,), (0, 2, 1))]
@@ -157,6 +160,7 @@ def specs_of_kind(kind: str, slot: Slot, trait: Trait) -> list[Spec]:
         "str": lambda: [Spec("str", value=v) for v in _strings(trait)],
         "ints": lambda: [Spec("ints", value=v) for v in ints_values(trait)],
         "tensors": lambda: _lists(trait),
+        "callables": lambda: _callables(trait),
         "callable": lambda: [Spec("callable", value=v) for v in CALLABLES],
         "module": lambda: [Spec("module", value=v) for v in MODULES],
         "default": lambda: [Spec("default")] if slot.has_default else [],
@@ -236,6 +240,16 @@ def _lists(trait: Trait) -> list[Spec]:
     one = tensor(3, 4, grad=trait.grad is not False)
     counts = _distinct([trait.members or 2, 2, 3, 1])
     return [Spec("tensors", items=(one,) * n, value=value) for n in counts for value in (None, "tuple")]
+
+
+def _callables(trait: Trait) -> list[Spec]:
+    """Lists and tuples of functions of one argument, or of several where the code calls them with several; or a list of modules."""
+    sources = MEMBERS[2:] if trait.arity > 1 else MEMBERS[:2]
+    members = [Spec("callable", value=source) for source in sources]
+    counts = [trait.members] if trait.members else [2, 3, 1]
+    made = [Spec("callables", items=tuple((members * n)[:n]), value=value) for n in counts for value in (None, "tuple")]
+    layers = (Spec("module", value=MODULES[0]), Spec("module", value=MODULES[1]))
+    return [*made[:2], Spec("callables", items=layers), *made[2:], Spec("module", value=MODULES[-1])]
 
 
 def _objects(slot: Slot, trait: Trait, kind: str = "object") -> list[Spec]:

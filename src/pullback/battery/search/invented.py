@@ -17,6 +17,13 @@ CALLABLES = (
     "lambda x, y, *rest: ((x - y) ** 2).sum(-1)",
     "lambda *xs: 0.5",
 )
+MEMBERS = (
+    "torch.tanh",
+    "torch.sin",
+    "lambda *xs: sum(torch.tanh(x) for x in xs if isinstance(x, torch.Tensor))",
+    "lambda *xs: sum(torch.sin(x) for x in xs if isinstance(x, torch.Tensor))",
+)
+"""Members of lists of callables, two of each kind: those of one list differ, so that their order counts."""
 MODULES = (
     "torch.nn.Tanh()",
     "torch.nn.Linear(4, 4).double()",
@@ -31,7 +38,7 @@ MOST_CLASSES = 4
 
 def expression_value(source: str, seed: int) -> Any:
     """Return the value of one of the expressions above; modules get the same weights for the same seed."""
-    if source not in CALLABLES and source not in MODULES:
+    if source not in (*CALLABLES, *MEMBERS, *MODULES):
         raise ValueError(f"{source!r} is not among the invented callables and modules")
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)

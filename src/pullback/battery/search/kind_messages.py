@@ -60,6 +60,8 @@ def _not_callable(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
         elif spec.kind == "star" and spec.items:
             yield {name: spec.with_(items=(Spec("callable", value=CALLABLES[0]), *spec.items[1:]))}
         else:
+            if spec.kind == "tensors":
+                yield from moment.kind_change(name, "callables")
             yield from moment.kind_change(name, "callable")
             yield from moment.kind_change(name, "module")
 
@@ -73,7 +75,8 @@ def _not_sequence(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
         if moment.spec(name).is_tensor:
             yield from to_rank(moment, [name], 2)
             continue
-        for kind in ("tensors", "ints", "tensor"):
+        called = moment.trait(name).scores.get("callables", 0.0) > 0
+        for kind in (*(("callables",) if called else ()), "tensors", "ints", "tensor"):
             yield from moment.kind_change(name, kind)
 
 
@@ -81,7 +84,7 @@ def _not_sequence(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
 def _tuple(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
     for name in moment.suspects:
         spec = moment.spec(name)
-        if spec.kind == "tensors" and spec.value != "tuple":
+        if spec.kind in ("tensors", "callables") and spec.value != "tuple":
             yield {name: spec.with_(value="tuple")}
 
 

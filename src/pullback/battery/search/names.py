@@ -55,6 +55,7 @@ str 0.7 - - : (reduction|reduce|mode|method|kind|type|.*_mode|.*_type|activation
 ints 0.6 - - : (shape|.*_shape|output_size|size|sizes|dims|normalized_shape|perm|axes|kernel_size|stride|padding|dilation)
 callable 0.9 - - : (fn|f|func|function|.*_fn|.*_func|.*_function|callback|forward_func|run_function|activation_fn|closure|op|hook|surrogate.*)
 module 0.8 - - : (module|model|layer|net|network|block|layers|func_net|odefunc)
+callables 0.7 - - : (fns|.*_fns|funcs|functions|callables|callbacks|hooks|branches|layers|blocks|modules|submodules|experts)
 group 1.0 - - : (group|process_group|.*_group|pg)
 dtype 1.5 - - : (dtype|.*_dtype)
 device 1.2 - - : (device|.*_device)
@@ -111,6 +112,7 @@ def sounds_forbidden(name: str) -> bool:
 
 
 _ANNOTATIONS: tuple[tuple[str, str, float], ...] = (
+    (r"(List|Sequence|Tuple|Iterable|list|tuple)\[[^\[]*(Callable|Module)|ModuleList", "callables", 2.5),
     (r"Callable", "callable", 2.0),
     (r"Module\b", "module", 2.0),
     (r"(List|Sequence|Tuple|Iterable|list|tuple)\W+(torch\.)?(Float|Long)?Tensor", "tensors", 2.0),
@@ -139,7 +141,11 @@ def note_annotation(annotation: Any, trait: Trait) -> None:
     text = annotation.__name__ if isinstance(annotation, type) and not getattr(annotation, "__args__", None) else str(annotation)
     inside_list = re.search(r"(List|Sequence|Tuple|Iterable|list|tuple)\W", text) is not None
     for pattern, kind, weight in _ANNOTATIONS:
-        if re.search(pattern, text) and not (inside_list and kind in ("tensor", "int", "float")) and not ("Callable" in text and kind != "callable"):
+        if (
+            re.search(pattern, text)
+            and not (inside_list and kind in ("tensor", "int", "float"))
+            and not ("Callable" in text and not kind.startswith("callable"))
+        ):
             trait.score(kind, weight)
     for word in re.findall(r"['\"]([\w-]+)['\"]", text) if "Literal" in text else ():
         trait.constants.append(word)

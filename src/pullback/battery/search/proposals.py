@@ -140,6 +140,8 @@ def _other_values(moment: Moment, names: list[str]) -> Iterator[Change]:
             yield {name: spec.with_(dtype="int32")}
         if spec.kind in ("tensors", "star"):
             yield from _other_lists(name, spec)
+        if spec.kind == "callables":
+            yield from ({name: other} for other in specs_of_kind("callables", moment.slot(name), trait) if other != spec)
         if spec.kind == "dict":
             yield from ({name: other} for other in specs_of_kind("dict", moment.slot(name), trait) if other != spec)
         if spec.kind in ("dict", "object"):

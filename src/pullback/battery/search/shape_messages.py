@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from .message_rule import MessageRule, enter_into
 from .moment import Change, Moment
 from .shapes import borrowed, doubled, first_shape, reshaped, squared, swap_sizes, swap_together, to_rank
-from .specs import Spec
+from .specs import LISTS, Spec
 
 SHAPE_MESSAGES: list[MessageRule] = []
 message = enter_into(SHAPE_MESSAGES)
@@ -29,7 +29,7 @@ def _unpack(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
             yield {name: reshaped(moment.spec(name), (count, *shape[1:]))}
     for name in moment.suspects:
         spec = moment.spec(name)
-        if spec.kind in ("tensors", "star") and spec.items and len(spec.items) != count:
+        if spec.kind in LISTS and spec.items and len(spec.items) != count:
             yield {name: spec.with_(items=(spec.items * count)[:count])}
         if spec.kind == "ints" or (spec.kind in ("int", "float") and moment.blamed):
             yield {name: Spec("ints", value=(2, 3, 4, 5, 6)[:count])}
@@ -153,7 +153,7 @@ def _too_many_indices(moment: Moment, match: re.Match[str]) -> Iterator[Change]:
         yield from to_rank(moment, moment.tensors(), more)
     for name in moment.suspects:
         spec = moment.spec(name)
-        if spec.kind in ("tensors", "star") and spec.items:
+        if spec.kind in LISTS and spec.items:
             yield {name: spec.with_(items=(*spec.items, spec.items[-1]))}
         if spec.kind == "ints":
             yield {name: spec.with_(value=(*spec.value, 2))}

@@ -14,6 +14,7 @@ from .invented import expression_value, instance_of, namespace
 SIZES = (7, 6, 5, 2, 3, 4)
 TENSOR_KINDS = frozenset({"tensor", "index", "mask"})
 INVENTED_KINDS = frozenset({"callable", "module", "instance", "object", "dict"})
+LISTS = frozenset({"tensors", "callables", "star"})
 MAX_SIZE = 64
 MAX_ELEMENTS = 4096
 MAX_INT = 16
@@ -43,8 +44,8 @@ class Spec:
     """One argument, described.
 
     Args:
-        kind: tensor, index, mask, int, float, bool, str, none, tensors, ints, callable, module, group, dtype, device, instance, object, dict,
-            default, omitted (not passed, at the end of the call) or star.
+        kind: tensor, index, mask, int, float, bool, str, none, tensors, ints, callable, callables, module, group, dtype, device, instance,
+            object, dict, default, omitted (not passed, at the end of the call) or star.
         shape: Sizes of a tensor.
         draw: How the elements of a tensor are drawn (`draw_values`).
         dtype: Name of a tensor's dtype.
@@ -117,7 +118,7 @@ def build(spec: Spec, slot: Slot, seed: int) -> Any:
         return slot.default
     if spec.kind in TENSOR_KINDS:
         return build_tensor(spec, seed)
-    if spec.kind in ("tensors", "star"):
+    if spec.kind in LISTS:
         members = [build(item, slot, seed * 31 + 7 * i + 1) for i, item in enumerate(spec.items)]
         return tuple(members) if spec.value == "tuple" else members
     if spec.kind in ("object", "dict"):
@@ -218,7 +219,7 @@ def _indices(spec: Spec, generator: torch.Generator) -> torch.Tensor:
 
 def composed(spec: Spec, write: Callable[[Spec], str]) -> str | None:
     """Return the Python source of what holds other values, which `write` writes, and of the constants of torch; None for the rest."""
-    if spec.kind in ("tensors", "star"):
+    if spec.kind in LISTS:
         inner = ", ".join(map(write, spec.items))
         return f"({inner},)" if spec.value == "tuple" else f"[{inner}]"
     if spec.kind == "object":

@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import ast
-import functools
 import inspect
-import linecache
-import textwrap
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import FunctionType
 from typing import Any
 
-from ..._compat import compiled_from
+from ...capture.source import FunctionNode, plain, tree_of
 from .specs import Slot
-
-FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
 
 
 @dataclass(slots=True)
@@ -90,56 +85,6 @@ def _slots(function: type, parameters: list[inspect.Parameter]) -> Iterator[Slot
             continue
         yield Slot(parameter.name, index, parameter.kind is inspect.Parameter.VAR_POSITIONAL, has_default, parameter.default if has_default else None)
         index += 1
-
-
-def plain(method: Any) -> Any:
-    """Return the Python function behind a bound, wrapped or compiled method."""
-    for _ in range(8):
-        inner = getattr(method, "__wrapped__", None) or getattr(method, "__func__", None) or compiled_from(method)
-        if inner is None:
-            break
-        method = inner
-    return method
-
-
-@functools.lru_cache(maxsize=512)
-def _parse(text: str) -> ast.Module | None:
-    try:
-        return ast.parse(text)
-    except (SyntaxError, ValueError, RecursionError):
-        return None
-
-
-@functools.lru_cache(maxsize=64)
-def _module_functions(path: str) -> dict[tuple[str, int], FunctionNode]:
-    tree = _parse("".join(linecache.getlines(path)))
-    if tree is None:
-        return {}
-    found: dict[tuple[str, int], FunctionNode] = {}
-    for node in ast.walk(tree):
-        if isinstance(node, FunctionNode):
-            first = min([node.lineno, *(d.lineno for d in node.decorator_list)])
-            found[node.name, first] = node
-    return found
-
-
-def tree_of(function: Any) -> FunctionNode | None:
-    """Return the syntax tree of a Python function with the line numbers of its file, None where the source is not at hand."""
-    code = getattr(function, "__code__", None)
-    if code is None:
-        return None
-    node = _module_functions(code.co_filename).get((code.co_name, code.co_firstlineno))
-    if node is not None:
-        return node
-    try:
-        lines, start = inspect.getsourcelines(function)
-    except (OSError, TypeError, IndentationError):
-        return None
-    tree = _parse(textwrap.dedent("".join(lines)))
-    if tree is None or not tree.body or not isinstance(tree.body[0], FunctionNode):
-        return None
-    ast.increment_lineno(tree, start - 1)
-    return tree.body[0]
 
 
 def applied_function(expression: ast.expr, namespace: Mapping[str, Any]) -> type | None:

@@ -5,7 +5,28 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-KIND_ORDER = tuple("tensor index mask float int bool str ints tensors none default callable module group dtype device instance object dict".split())  # noqa: SIM905
+KIND_ORDER = (
+    "tensor",
+    "index",
+    "mask",
+    "float",
+    "int",
+    "bool",
+    "str",
+    "ints",
+    "tensors",
+    "none",
+    "default",
+    "callable",
+    "callables",
+    "module",
+    "group",
+    "dtype",
+    "device",
+    "instance",
+    "object",
+    "dict",
+)
 
 
 @dataclass(slots=True)

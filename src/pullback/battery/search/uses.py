@@ -7,9 +7,10 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
+from ...capture.source import FunctionNode
 from .bindings import Bindings
 from .roles import ATTRIBUTE_KINDS, FUNCTION_ROLES, KEYWORD_ROLES, METHOD_KINDS, PASS_THROUGH, REFUSED_CALLS, note_role
-from .syntax import FunctionNode, FunctionSource, applied_function, context_name, helper_of, integer, is_namespace, is_separate, parameter_names
+from .syntax import FunctionSource, applied_function, context_name, helper_of, integer, is_namespace, is_separate, parameter_names
 from .traits import Trait
 
 HELPER_DEPTH = 2
@@ -65,6 +66,10 @@ class Uses(Bindings, ast.NodeVisitor):
             trait.score("callable", 2.0 * self.weight)
             trait.score("module", 1.2 * self.weight)
             trait.arity = max(trait.arity, len(node.args))
+            return
+        if (whole := self.member(function)) is not None:
+            self.traits[whole].score("callables", 3.0 * self.weight)
+            self.traits[whole].arity = max(self.traits[whole].arity, len(node.args))
             return
         name = function.attr if isinstance(function, ast.Attribute) else function.id if isinstance(function, ast.Name) else ""
         if name in REFUSED_CALLS and isinstance(function, (ast.Name, ast.Attribute)):
@@ -301,36 +306,31 @@ class Uses(Bindings, ast.NodeVisitor):
             trait.score("bool", 1.8 * self.weight)
             trait.score("none", 0.2)
 
-    def visit_If(self, node: ast.If) -> None:
+    def _visit_tested(self, node: ast.If | ast.While | ast.IfExp | ast.Assert) -> None:
         self._note_truth(node.test)
         self.generic_visit(node)
 
-    def visit_While(self, node: ast.While) -> None:
-        self._note_truth(node.test)
-        self.generic_visit(node)
-
-    def visit_IfExp(self, node: ast.IfExp) -> None:
-        self._note_truth(node.test)
-        self.generic_visit(node)
-
-    def visit_Assert(self, node: ast.Assert) -> None:
-        self._note_truth(node.test)
-        self.generic_visit(node)
+    visit_If = visit_While = visit_IfExp = visit_Assert = _visit_tested  # noqa: N815 - ast calls them by these names
 
     def visit_BoolOp(self, node: ast.BoolOp) -> None:
         for value in node.values:
             self._note_truth(value)
         self.generic_visit(node)
 
-    def visit_For(self, node: ast.For) -> None:
+    def visit_For(self, node: ast.For | ast.comprehension) -> None:
         self.add(node.iter, "tensors", 1.5)
         self.add(node.iter, "ints", 0.8)
+        self.bind_members(node.target, node.iter)
         self.generic_visit(node)
 
-    def visit_comprehension(self, node: ast.comprehension) -> None:
-        self.add(node.iter, "tensors", 1.5)
-        self.add(node.iter, "ints", 0.8)
+    visit_comprehension = visit_For
+
+    def visit_GeneratorExp(self, node: ast.GeneratorExp | ast.ListComp) -> None:
+        for generator in node.generators:
+            self.bind_members(generator.target, generator.iter)
         self.generic_visit(node)
+
+    visit_ListComp = visit_GeneratorExp  # noqa: N815 - likewise
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> None:
         for statement in node.body:

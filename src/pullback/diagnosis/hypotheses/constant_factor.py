@@ -4,17 +4,33 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from ..explain import Hypothesis
 from ..mismatch import AGREES, Fit, Mismatch, has_size
+from ._numbers import CLOSE, ROOTS, said, undone
 from ._outputs import coefficients, combined
 
-CONSTANTS = {"2": 2.0, "1/2": 0.5, "3": 3.0, "1/3": 1 / 3, "4": 4.0, "1/4": 0.25, "sqrt(2)": math.sqrt(2), "1/sqrt(2)": math.sqrt(0.5)}
-Named = tuple[str, Callable[[Mismatch], float], str | None]
-MENDS = {"2": "/ 2", "1/2": "* 2", "3": "/ 3", "1/3": "* 3", "4": "/ 4", "1/4": "* 4"}
+CONSTANTS = (2.0, 1 / 2, 3.0, 1 / 3, 4.0, 1 / 4, *ROOTS.values())
+
+
+class Named(NamedTuple):
+    """A constant that has a name.
+
+    Args:
+        text: What it is of the right gradient.
+        value: What it is in a mismatch.
+        fix: What undoes it.
+        mend: As in `Fit`.
+    """
+
+    text: str
+    value: Callable[[Mismatch], float]
+    fix: str
+    mend: str | None = None
 
 
 class ConstantFactor(Hypothesis):
@@ -28,20 +44,20 @@ class ConstantFactor(Hypothesis):
         if factor is None:
             return
         chance = has_size(mismatch, factor) or has_size(mismatch, factor**2)
-        for name, value, mend in named(mismatch):
-            if math.isclose(value(mismatch), factor, rel_tol=1e-6):
+        for text, value, fix, mend in named(mismatch):
+            if math.isclose(value(mismatch), factor, rel_tol=CLOSE):
                 yield Fit(
-                    f"the gradient is {name} times what it should be",
+                    f"the gradient is {text}",
                     lambda m, value=value: value(m) * m.expected,
-                    f"multiply the gradient by {name.removeprefix('1/')}" if name.startswith("1/") else f"divide the gradient by {name}",
+                    fix,
                     mend,
                     sized=True,
                     ambiguous=chance,
                 )
         yield Fit(
-            f"the gradient is {factor:.6g} times what it should be",
+            f"the gradient is {said(factor)} times what it should be",
             lambda m: factor * m.expected,
-            f"look for a factor of {1 / factor:.6g} that backward leaves out",
+            undone(factor),
             sized=True,
             ambiguous=chance,
         )
@@ -65,30 +81,47 @@ def ratio(mismatch: Mismatch) -> float | None:
 
 def named(mismatch: Mismatch) -> Iterator[Named]:
     """Yield constants with their names, signed both ways, and what mends a gradient: numbers, sizes, and their inverses and roots."""
-    pool: list[Named] = [(name, lambda m, c=c: c, f"returned {MENDS[name]}" if name in MENDS else None) for name, c in CONSTANTS.items()]
+    for c in CONSTANTS:
+        for factor in (c, -c):
+            yield Named(f"{said(factor)} times what it should be", lambda m, factor=factor: factor, undone(factor), _written(factor))
     for tensors in (mismatch.arguments, mismatch.outputs):
         for path, tensor in tensors.items():
             sizes = {f"the size of {path}": (tensor.numel(), None), **{f"size {i} of {path}": (n, i) for i, n in enumerate(tensor.shape)}}
             for label, (count, dim) in sizes.items():
                 if count > 1:
-                    pool.extend(_powers(f"N = {count} ({label})", path, dim))
-    for name, value, mend in pool:
-        yield name, value, mend
-        yield f"-{name}", lambda m, value=value: -value(m), mend and mend.replace("returned", "-returned")
+                    for sign in ("", "-"):
+                        yield from _powers(f"N = {count} ({label})", path, dim, sign)
 
 
-def _powers(label: str, path: str, dim: int | None) -> Iterator[Named]:
-    def count(m: Mismatch) -> float:
+def _written(factor: float) -> str | None:
+    if abs(factor) in ROOTS.values():
+        return None
+    sign = "-" if factor < 0 else ""
+    return f"{sign}returned / {abs(factor):g}" if abs(factor) > 1 else f"{sign}returned * {1 / abs(factor):g}"
+
+
+def _powers(label: str, path: str, dim: int | None, sign: str) -> Iterator[Named]:
+    def count(m: Mismatch, power: float) -> float:
         tensor = m.arguments.get(path, m.outputs.get(path))
         if tensor is None or (dim is not None and dim >= tensor.dim()):
             return math.nan
-        return float(tensor.numel() if dim is None else tensor.shape[dim])
+        size = float(tensor.numel() if dim is None else tensor.shape[dim]) ** power
+        return -size if sign else size
 
     size = f"{path}.numel()" if dim is None else f"{path}.shape[{dim}]"
-    yield label, count, f"returned / {size}"
-    yield f"1/{label}", lambda m: 1 / count(m), f"returned * {size}"
-    yield f"sqrt of {label}", lambda m: math.sqrt(count(m)), f"returned / {size} ** 0.5"
-    yield f"1/sqrt of {label}", lambda m: 1 / math.sqrt(count(m)), f"returned * {size} ** 0.5"
+    for number, power, root in (("N", 1.0, ""), ("sqrt(N)", 0.5, " ** 0.5")):
+        yield Named(
+            f"{sign}{number} times what it should be, {label}",
+            lambda m, power=power: count(m, power),
+            f"divide the gradient by {sign}{number}, {label}",
+            f"{sign}returned / {size}{root}",
+        )
+        yield Named(
+            f"{sign}1/{number} times what it should be, {label}",
+            lambda m, power=power: count(m, -power),
+            f"multiply the gradient by {sign}{number}, {label}",
+            f"{sign}returned * {size}{root}",
+        )
 
 
 class ConstantFactorInPart(Hypothesis):
@@ -113,9 +146,9 @@ class ConstantFactorInPart(Hypothesis):
             if factor:
                 where = ", ".join(map(str, hit.tolist()[:6]))
                 yield Fit(
-                    f"the gradient of the slices {where} along dim {dim} is {_readable(factor)} times what it should be; the rest is right",
+                    f"the gradient of the slices {where} along dim {dim} is {said(factor)} times what it should be; the rest is right",
                     lambda m, dim=dim, hit=hit, factor=factor: _scaled(m.expected, dim, hit, factor),
-                    f"look for a factor of {_readable(1 / factor)} that these entries need",
+                    undone(factor, "these entries"),
                 )
 
 
@@ -129,14 +162,10 @@ class ConstantFactorOfOutput(Hypothesis):
         for path, factor in coefficients(mismatch).items():
             if abs(factor) > AGREES and abs(factor - 1) > AGREES:
                 yield Fit(
-                    f"what {path} contributes is {_readable(factor)} times what it should be; the rest is right",
+                    f"what {path} contributes is {said(factor)} times what it should be; the rest is right",
                     lambda m, path=path, factor=factor: combined(m, {path: factor}),
-                    f"multiply the term with grad_output of {path} by {_readable(1 / factor)}",
+                    undone(factor, f"the term with grad_output of {path}"),
                 )
-
-
-def _readable(value: float) -> str:
-    return next((name for name, constant in CONSTANTS.items() if math.isclose(constant, value, rel_tol=1e-9)), f"{value:.6g}")
 
 
 def _scaled(expected: Tensor, dim: int, hit: Tensor, factor: float) -> Tensor | None:

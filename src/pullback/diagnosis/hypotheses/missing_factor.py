@@ -58,6 +58,25 @@ class FactorReadAsOne(Hypothesis):
                 )
 
 
+class FactorOfOutput(Hypothesis):
+    """An argument that scales the outputs, one number for each row or channel, is left out."""
+
+    name = "missing-factor"
+    rank = 23
+
+    def fit(self, mismatch: Mismatch) -> Iterator[Fit]:
+        for path, argument in mismatch.arguments.items():
+            for name, turned in ((path, False), *([(f"{path}.mT", True)] if argument.dim() == 2 else [])):
+                factor = argument.mT if turned else argument
+                if path == mismatch.path or not all(_spreads(factor, c.shape) and factor.numel() < c.numel() for c in mismatch.cotangents.values()):
+                    continue
+                yield Fit(
+                    f"the factor {name}, which scales the output, is missing",
+                    lambda m, path=path, turned=turned: _before(m, m.arguments[path].mT if turned else m.arguments[path]),
+                    f"multiply grad_output by {name} first",
+                )
+
+
 class FactorOfTerm(Hypothesis):
     """A factor is left out of the one term that goes through an intermediate of forward."""
 
@@ -105,6 +124,13 @@ class ScalarDerivativeMissing(Hypothesis):
                 sized=True,
                 ambiguous=chance,
             )
+
+
+def _before(m: Mismatch, factor: Tensor) -> Tensor | None:
+    """Return the gradient for grad_output divided by a factor."""
+    if not bool((factor != 0).all()):
+        return None
+    return m.vjp(m.path, cotangents={name: c / factor for name, c in m.cotangents.items()})
 
 
 def _spreads(factor: Tensor | None, shape: torch.Size) -> bool:
