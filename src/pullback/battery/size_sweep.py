@@ -20,7 +20,7 @@ from .lone_axes import counts_as_input, lone_symbols
 from .probe import Probe
 from .refusals import refuses
 from .rounding import rounded_away, rounding_for
-from .sizes import Resizer, Symbol, symbols
+from .sizes import Resizer, Symbol, symbols, whole_numbers
 from .special import numbers_among
 from .tensors import copy_tensor, differentiable, random_like
 from .truth import eager
@@ -353,7 +353,7 @@ def _as_small_together(evaluator: Evaluator | None, symbol: Symbol, size: int) -
     """The call with the entries of what grew made smaller, so that their sums stay as large as in the sample."""
     assert evaluator is not None
     grown = {path for path, _ in symbol.axes}
-    leaves = [leaf for leaf in evaluator.wanted if leaf.path in grown and not bool((leaf.template == leaf.template.round()).all())]
+    leaves = [leaf for leaf in evaluator.wanted if leaf.path in grown and not whole_numbers(leaf.template)]
     return evaluator.variant({leaf.path: leaf.template * (symbol.size / size) for leaf in leaves})
 
 
