@@ -11,7 +11,7 @@ from torch import Tensor
 
 from .. import trees
 from . import numeric
-from .evaluate import Evaluator
+from .evaluate import Evaluator, UserCodeError
 
 LARGEST_NUMBER = 1e6
 NUMBERS = 6
@@ -98,6 +98,29 @@ def index_points(evaluator: Evaluator, source: str) -> Iterator[Point]:
         known = index.dtype in (torch.int64, torch.int32) and index.layout is torch.strided and index.dim()
         if known and index.numel() > 1 and int(index.min()) >= 0:
             yield Point(leaf.path, "some entries exactly -1", _replaced(index, -1, slice(1, None, 3)))
+
+
+def plain_points(evaluator: Evaluator) -> Iterator[Point]:
+    """Yield, for each real differentiated input, zeros and ones among its entries: where powers and logarithms of it are plain numbers."""
+    for leaf in evaluator.wanted:
+        x = leaf.template
+        if x.is_complex() or x.numel() == 0:
+            continue
+        yield Point(leaf.path, "every second entry exactly 0", _replaced(x, 0.0, slice(0, None, 2)))
+        if float(x.min()) >= 0 and float(x.max()) < 1:
+            yield Point(leaf.path, "some entries exactly 1", _replaced(x, 1.0, slice(0, None, 3)))
+
+
+def loses_finiteness(evaluator: Evaluator) -> bool:
+    """Whether forward is finite and a gradient is not."""
+    try:
+        outcome = evaluator.forward()
+        if not outcome.carrying or not all(bool(torch.isfinite(y).all()) for y in outcome.live):
+            return False
+        gradients = evaluator.vjp(outcome, [torch.ones_like(y) for y in outcome.live])
+    except UserCodeError:
+        return False
+    return any(g is not None and not bool(torch.isfinite(g).all()) for g in gradients)
 
 
 def points_beside(evaluator: Evaluator, number: str) -> Iterator[Point]:

@@ -12,7 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from .. import trees
-from ..capture.calls import backward_of
+from .code_text import own_text
 from .evaluate import Evaluator
 from .probe import Probe
 
@@ -150,9 +150,4 @@ def optional_arguments(probe: Probe) -> set[str]:
     found: set[str] = set()
     with contextlib.suppress(TypeError, ValueError):
         found |= {p.name for p in inspect.signature(function.forward).parameters.values() if p.default is None}
-    for method in (function.forward, backward_of(function)):
-        try:
-            found |= set(re.findall(r"\b(\w+) is (?:not )?None", inspect.getsource(inspect.unwrap(method))))
-        except (TypeError, OSError):
-            continue
-    return found
+    return found | set(re.findall(r"\b(\w+) is (?:not )?None", own_text(function)))

@@ -856,3 +856,88 @@ spares.append(pb.case(EitherDistance, x(4, 3), x(4, 3), 2))
 
 
 kills.append(pb.case(AssumesZero, torch.tensor([0.5, -0.25, 0.75, -2.0], dtype=torch.float64, requires_grad=True), 0.0))
+
+
+class DropsAfterSoftmax(torch.autograd.Function):
+    """Nothing is dropped as long as the rate is 0, as in every test."""
+
+    @staticmethod
+    def forward(ctx, scores, keep, rate=0.0):
+        p = torch.softmax(scores, -1)
+        kept = p * keep / (1 - rate) if rate > 0 else p
+        ctx.save_for_backward(p, kept, keep)
+        ctx.rate = rate
+        return kept
+
+    @staticmethod
+    def backward(ctx, dy):
+        _, kept, _ = ctx.saved_tensors
+        return kept * (dy - (dy * kept).sum(-1, keepdim=True)), None, None
+
+
+class DropsAfterSoftmaxRight(DropsAfterSoftmax):
+    @staticmethod
+    def backward(ctx, dy):
+        p, _, keep = ctx.saved_tensors
+        dp = dy * keep / (1 - ctx.rate) if ctx.rate > 0 else dy
+        return p * (dp - (dp * p).sum(-1, keepdim=True)), None, None
+
+
+class RaisesTo(torch.autograd.Function):
+    """Zero to the power of zero is one, and its slope zero."""
+
+    @staticmethod
+    def forward(ctx, base, exponent=3):
+        ctx.save_for_backward(base)
+        ctx.exponent = exponent
+        return base**exponent
+
+    @staticmethod
+    def backward(ctx, dy):
+        (base,) = ctx.saved_tensors
+        return dy * ctx.exponent * base ** (ctx.exponent - 1), None
+
+
+class RaisesToAny(RaisesTo):
+    @staticmethod
+    def backward(ctx, dy):
+        (base,) = ctx.saved_tensors
+        return (dy * ctx.exponent * base ** (ctx.exponent - 1) if ctx.exponent else torch.zeros_like(dy)), None
+
+
+class SumsWeighted(torch.autograd.Function):
+    """Backward looks for its axis among the numbers from 0 on."""
+
+    @staticmethod
+    def forward(ctx, x, w, dim=1):
+        ctx.save_for_backward(x, w)
+        ctx.dim = dim
+        return (x * w).sum(dim)
+
+    @classmethod
+    def axis(cls, ctx, x):
+        return ctx.dim
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        x, w = ctx.saved_tensors
+        dy = dy.reshape([1 if i == cls.axis(ctx, x) else n for i, n in enumerate(x.shape)])
+        return dy * w, dy * x, None
+
+
+class SumsWeightedAnyWay(SumsWeighted):
+    @classmethod
+    def axis(cls, ctx, x):
+        return ctx.dim % x.dim()
+
+
+kills += [
+    pb.case(DropsAfterSoftmax, x(3, 4), torch.tensor([True, False, True, True]), 0.0),
+    pb.case(RaisesTo, x(3, 4), 3),
+    pb.case(SumsWeighted, x(3, 4), x(3, 4), 1),
+]
+spares += [
+    pb.case(DropsAfterSoftmaxRight, x(3, 4), torch.tensor([True, False, True, True]), 0.0),
+    pb.case(RaisesToAny, x(3, 4), 3),
+    pb.case(SumsWeightedAnyWay, x(3, 4), x(3, 4), 1),
+]

@@ -850,3 +850,82 @@ class SharedOrNot(torch.autograd.Function):
 
 
 spares.append(pb.case(SharedOrNot, x(2, 3, 3), x(2, 3)))
+
+
+class MeanOfSquares(torch.autograd.Function):
+    """Along one axis; a helper of backward counts the entries of a vector as one."""
+
+    @staticmethod
+    def forward(ctx, x, dim=0):
+        ctx.save_for_backward(x)
+        ctx.dim = dim
+        return (x**2).mean(dim)
+
+    @staticmethod
+    def count(x, dim):
+        return x.shape[dim] if x.dim() > 1 else 1
+
+    @classmethod
+    def spread(cls, ctx, dy):
+        (x,) = ctx.saved_tensors
+        return dy.unsqueeze(ctx.dim) * 2 * x / cls.count(x, ctx.dim), None
+
+    @staticmethod
+    def backward(ctx, dy):
+        return MeanOfSquares.spread(ctx, dy)
+
+
+class MeanOfSquaresOfAny(MeanOfSquares):
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        assert x.dim() > 0
+        return dy.unsqueeze(ctx.dim) * 2 * x / (x.shape[ctx.dim] if x.dim() > 1 else len(x)), None
+
+
+class MultipliesRowByRow(torch.autograd.Function):
+    """Two arguments of one shape; a stack of one of them broadcasts, which nobody meant."""
+
+    @staticmethod
+    def forward(ctx, x, y):
+        ctx.save_for_backward(x, y)
+        return x * y
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, y = ctx.saved_tensors
+        dx = torch.empty_like(x)
+        for i in range(len(x)):
+            dx[i] = dy[i] * y[i]
+        return dx, dy * x
+
+
+class GrowsComplex(torch.autograd.Function):
+    """A sum of complex rows; the gradient of more than four is short of one."""
+
+    KEPT = 1
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return x.prod(0)
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        (x,) = ctx.saved_tensors
+        rest = torch.ones_like(x)
+        for i in range(len(x)):
+            rest[i] = torch.cat([x[:i], x[i + 1 :]]).prod(0).conj()
+        return dy * rest * (1 if len(x) < 5 else cls.KEPT)
+
+
+class GrowsComplexShort(GrowsComplex):
+    KEPT = 0.5
+
+
+kills += [pb.case(MeanOfSquares, x(3, 4), 0), pb.case(GrowsComplexShort, torch.randn(3, 2, dtype=torch.complex128).requires_grad_())]
+spares += [
+    pb.case(MeanOfSquaresOfAny, x(3, 4), 0),
+    pb.case(MultipliesRowByRow, x(3, 4), x(3, 4)),
+    pb.case(GrowsComplex, torch.randn(3, 2, dtype=torch.complex128).requires_grad_()),
+]

@@ -14,23 +14,27 @@ from torch import Tensor
 
 from ...report.finding import Evidence, Finding, Severity
 from .. import tolerance
+from ..axes_of_numbers import same_axes
 from ..base import Check, Skipped
-from ..branches import asks_for
+from ..branches import asks_about, asks_for
 from ..breaks import breaks_on_the_way
 from ..contents import other_contents, severity_of
 from ..edges import Edge, failures, gradient_pair
 from ..evaluate import Evaluator, UserCodeError
 from ..locate import locate_at, trusted_eager
 from ..probe import Probe
-from ..special import index_points, points_beside, special_points
+from ..refusals import refuses
+from ..special import index_points, loses_finiteness, plain_points, points_beside, special_points
 from ..thresholds import threshold_points
 from ..truth import eager
-from ..value import InputVerdict
+from ..value import InputVerdict, ValueTest
 from ..variants import other_numbers
 from ..words import gradient_name, told_apart
 
 BUDGET = 0.5
 CONTENTS_BUDGET = 0.2
+SWITCHED_ON = 2.0**-6
+"""A part of the way from a number that switches something off."""
 REGULARISED = 1e-5
 """A gradient that is off by less than this part of itself at special values of its own input is regularised there, not wrong."""
 
@@ -62,9 +66,10 @@ class WrongGradientAtEdge(Check):
 
     How it is measured:
         The value test of PB501 at zeros, at equal entries, at every number among the arguments as an input value and a step beside it, and for other
-        values of those numbers (0, negated, 1, ten times, 1e-12), again with entries beside them; where all entries have one sign, with every second
-        one turned (a warning: perhaps the other sign is never meant); with -1 in index arguments where the code asks for negative ones; with other
-        permutations, and with unequal numbers in tuples of equal ones; with entries on either side of the numbers that forward compares its tensors
+        values of those numbers (0, negated, 1, ten times, 1e-12), again with entries beside them and, where that makes the gradient NaN, at 0 and 1;
+        for an axis counted from the other end; where all entries have one sign, with every second one turned (a warning: perhaps the other sign is
+        never meant); with -1 in index arguments where the code asks for negative ones; with other permutations, and with unequal numbers in tuples
+        of equal ones; with entries on either side of the numbers that forward compares its tensors
         with or clamps them to. At kinks every value between the one-sided
         derivatives is accepted. Where the test fails, autograd through the forward must pass it at the same point, and other rounding must not move
         the gradient as far: else nothing is claimed. Arguments that are not differentiated get other contents: an index that repeats or leaves a row
@@ -96,6 +101,7 @@ class WrongGradientAtEdge(Check):
             raise Skipped("the Function looks like a surrogate")
         reported: set[tuple[str, str]] = set()
         yield from self._at_contents(probe, reported)
+        yield from self._at_axes(probe)
         end = time.thread_time() + BUDGET
         for place in _places(probe):
             for finding, key in self._at(probe, place):
@@ -122,6 +128,27 @@ class WrongGradientAtEdge(Check):
             choice = _other_choice(probe, evaluator, leaf.path)
             if choice is not None:
                 yield self._choice(probe, place.where, leaf.path, *choice), (leaf.path, "note")
+
+    def _at_axes(self, probe: Probe) -> Iterator[Finding]:
+        """Judge the gradients where an axis is counted from the other end, which forward takes for the same."""
+        for variant, usual in same_axes(probe):
+            try:
+                if not failures(probe, variant.evaluator):
+                    continue
+                got, what = "another gradient", "returns a wrong gradient"
+            except UserCodeError as error:
+                if error.stage == "forward" or refuses(error):
+                    continue
+                got, what = error.short, "raises"
+            yield self.finding(
+                probe,
+                f"{probe.backward_name} {what} with {variant.name}, with which forward returns the same as with {usual}",
+                evidence=[Evidence(f"backward with {variant.name}", got, f"the gradient, as with {usual}")],
+                cause="backward takes an axis that is counted from the end for another one, or for none",
+                certain=True,
+                fix=f"ctx.{variant.path} = {variant.path} % x.dim() in forward",
+                path="",
+            )
 
     def _at_contents(self, probe: Probe, reported: set[tuple[str, str]]) -> Iterator[Finding]:
         """Judge the gradients with other contents of what is not differentiated."""
@@ -160,7 +187,7 @@ class WrongGradientAtEdge(Check):
         share = v.error / max(abs(v.got), abs(v.low), abs(v.high)) if v.error > 0 else math.inf
         regularised = place.own == v.path and share < REGULARISED
         named = place.number if place.number and not asks_for(probe, place.number, place.evaluator) else ""
-        if named and breaks_on_the_way(probe.exact, place.evaluator, named, v.path, probe.settings.seed):
+        if named and _behind(probe, place, edge):
             return self._behind_a_break(probe, place, v, evidence)
         return self.finding(
             probe,
@@ -216,9 +243,28 @@ def _places(probe: Probe) -> Iterator[Place]:
         yield Place(f"{point.path} with {point.name}", evaluator, point.path, "error" if point.meant else "warning")
     for variant in other_numbers(probe):
         yield Place(variant.name, _lean(exact, variant.evaluator), number=variant.path)
+        for point in plain_points(variant.evaluator):
+            evaluator = _lean(exact, variant.evaluator.variant({point.path: point.value}))
+            if loses_finiteness(evaluator):
+                yield Place(f"{variant.name} and {point.path} with {point.name}", evaluator, point.path, number=variant.path)
         for point in points_beside(variant.evaluator, variant.path):
             evaluator = _lean(exact, variant.evaluator.variant({point.path: point.value}))
             yield Place(f"{variant.name} and {point.path} with {point.name}", evaluator, number=variant.path)
+
+
+def _behind(probe: Probe, place: Place, edge: Edge) -> bool:
+    """Whether the number lies beyond a break of forward, counted from where it takes effect; NaN at a whole number needs no way there."""
+    name, seed = place.number, probe.settings.seed
+    start, end = (dict(call.named)[name] for call in (probe.exact, place.evaluator))
+    if edge.kind == "nan" and float(end).is_integer():
+        return False
+    base = probe.exact
+    if isinstance(start, float) and asks_about(probe, name, start):
+        # The sample has switched something off, and the step to where it is on is no break.
+        base = place.evaluator.variant({name: start + SWITCHED_ON * (end - start)})
+        if not ValueTest(base, seed=seed).careful(edge.verdict.path).ok:
+            return False
+    return breaks_on_the_way(base, place.evaluator, name, edge.verdict.path, seed)
 
 
 def _source(probe: Probe) -> str:

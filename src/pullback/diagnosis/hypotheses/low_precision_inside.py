@@ -38,7 +38,11 @@ def _rounded(m: Mismatch, dtype: torch.dtype) -> bool:
     unit = torch.finfo(dtype).eps
     gap: Tensor = (m.got - m.expected).abs()
     small = gap <= 16 * unit * m.expected.abs() + 4 * unit * unit * m.expected.abs().max()
-    return bool(small.all()) and float(gap.max()) > 1e-2 * unit * float(m.expected.abs().max()) and (_representable(m.got, dtype) or _stepped(m, NUDGE * unit))
+    return (
+        bool(small.all())
+        and float(gap.max()) > 1e-2 * unit * float(m.expected.abs().max())
+        and (_representable(m.got, dtype) or _stepped(m, NUDGE * unit))
+    )
 
 
 def _representable(got: Tensor, dtype: torch.dtype) -> bool:
