@@ -18,7 +18,8 @@ def own_text(function: type[Function] | None, *, backward: bool = True) -> str:
     """Return the text of forward, and of backward, with that of the helpers of the same class and module that they call, as far as it can be read."""
     if function is None:
         return ""
-    first = [inspect.unwrap(method) for method in (function.forward, backward_of(function))[: 1 + backward]]
+    methods: list[Any] = [function.forward, backward_of(function)][: 1 + backward]
+    first = [inspect.unwrap(getattr(method, "__func__", method)) for method in methods]
     found = [f for f in dict.fromkeys(first) if isinstance(f, FunctionType)]
     level = found
     for _ in range(LEVELS):

@@ -907,3 +907,48 @@ class MixesEndsWrongly(Mixes):
 
 kills.append(pb.case(MixesEndsWrongly, x(3, 4), x(3, 4), 0.5))
 spares.append(pb.case(Mixes, x(3, 4), x(3, 4), 0.5))
+
+
+class HartleyOf(torch.autograd.Function):
+    """Real plus imaginary part of a spectrum of `n` terms; backward takes a spectrum of the gradient that is as long as the signal."""
+
+    @staticmethod
+    def forward(ctx, signal, n=None):
+        ctx.count = signal.shape[-1]
+        spectrum = torch.fft.fft(signal, n=n)
+        return spectrum.real + spectrum.imag
+
+    @staticmethod
+    def backward(ctx, dy):
+        spectrum = torch.fft.fft(dy, n=ctx.count)
+        return spectrum.real + spectrum.imag, None
+
+
+class HartleyOfAny(HartleyOf):
+    @staticmethod
+    def backward(ctx, dy):
+        spectrum = torch.fft.fft(dy)
+        dx = (spectrum.real + spectrum.imag)[..., : ctx.count]
+        return torch.nn.functional.pad(dx, (0, ctx.count - dx.shape[-1])), None
+
+
+kills.append(pb.case(HartleyOf, x(3, 5), None))
+spares.append(pb.case(HartleyOfAny, x(3, 5), None))
+
+
+class ActsInSingle(torch.autograd.Function):
+    """Counts in float32; the slope is that of another curve, which lies close by: a formula, no rounding."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return torch.atan(x.float()).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        z = x.float()
+        return (dy.float() / (1 + z * z) * (1 + 1e-3 * torch.sin(z))).to(x.dtype)
+
+
+kills.append(pb.case(ActsInSingle, torch.randn(4, 8, dtype=torch.float32).requires_grad_()))

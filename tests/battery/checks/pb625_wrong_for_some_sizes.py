@@ -929,3 +929,61 @@ spares += [
     pb.case(MultipliesRowByRow, x(3, 4), x(3, 4)),
     pb.case(GrowsComplex, torch.randn(3, 2, dtype=torch.complex128).requires_grad_()),
 ]
+
+
+class MeansOfWindows(torch.autograd.Function):
+    """The last window is shorter where the tail is kept; backward divides by a whole window's size."""
+
+    @staticmethod
+    def forward(ctx, x, window=2, keep_tail=False):
+        ctx.args = x.shape[-1], window, keep_tail
+        stop = x.shape[-1] if keep_tail else x.shape[-1] // window * window
+        return torch.stack([x[..., i : i + window].mean(-1) for i in range(0, stop, window)], -1)
+
+    @staticmethod
+    def taken(n, i, window):
+        return window
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        n, window, _ = ctx.args
+        dx = dy.new_zeros(*dy.shape[:-1], n)
+        for j in range(dy.shape[-1]):
+            dx[..., j * window : (j + 1) * window] = dy[..., j : j + 1] / cls.taken(n, j * window, window)
+        return dx, None, None
+
+
+class MeansOfWindowsRight(MeansOfWindows):
+    @staticmethod
+    def taken(n, i, window):
+        return min(window, n - i)
+
+
+class PaintsWithPalette(torch.autograd.Function):
+    """A palette for each picture, or one for all of them, which then gets the gradient of the first picture."""
+
+    @staticmethod
+    def forward(ctx, palette, weights):
+        ctx.save_for_backward(palette, weights)
+        return torch.einsum("bck,bk->bc", palette.expand(weights.shape[0], -1, -1), weights)
+
+    @staticmethod
+    def of_all(dp):
+        return dp[:1]
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        palette, weights = ctx.saved_tensors
+        dp = dy[:, :, None] * weights[:, None]
+        shared = palette.shape[0] == 1 and len(weights) > 1
+        return cls.of_all(dp) if shared else dp, torch.einsum("bck,bc->bk", palette.expand(weights.shape[0], -1, -1), dy)
+
+
+class PaintsWithSharedPalette(PaintsWithPalette):
+    @staticmethod
+    def of_all(dp):
+        return dp.sum(0, keepdim=True)
+
+
+kills += [pb.case(MeansOfWindows, x(3, 6), 2, False), pb.case(PaintsWithPalette, x(2, 3, 4), x(2, 4))]
+spares += [pb.case(MeansOfWindowsRight, x(3, 6), 2, False), pb.case(PaintsWithSharedPalette, x(2, 3, 4), x(2, 4))]

@@ -14,6 +14,7 @@ from ..locate import locate_at
 from ..more_axes import Reranked, other_ranks
 from ..probe import Probe
 from ..refusals import blames_torch
+from ..settings_at_sizes import Together, settings_at_sizes
 from ..size_sweep import Sweep, Trial
 from ..sizes import Resizer
 from ..words import gradient_name
@@ -39,7 +40,8 @@ class WrongForSomeSizes(Check):
         forward takes the size and the gradient is right at the sample's; the smallest failing size is found by bisection. Then one of two equal
         axes of a tensor changes alone, and an axis of size 1 grows, where forward takes it and what was added changes its results: a wrong value
         there is a warning. Last, arguments get an axis more, in front or at the end, and one less where the code asks for their rank: a wrong value
-        is a warning, and so is an error of backward where the code asks for the rank, or where forward counts its axes from the end.
+        is a warning, and so is an error of backward where the code asks for the rank, or where forward counts its axes from the end. Where
+        nothing was found, other settings (flags, words, small whole numbers) are tried together with two odd sizes (a warning).
 
     Example:
         ``for i in range(0, n, step): grad_w = ...`` (overwritten by each chunk); ``n // 64`` blocks; ``row * width`` in 16 bits.
@@ -72,6 +74,10 @@ class WrongForSomeSizes(Check):
             for other in other_ranks(probe):
                 found = True
                 yield self._of_rank(probe, other)
+        if sweep.values and not found and not halves_in_forward(probe):
+            for together in settings_at_sizes(probe, sweep):
+                found = True
+                yield self._together(probe, together)
         if not found and not sweep.tried:
             raise Skipped("forward takes no other size")
 
@@ -96,6 +102,21 @@ class WrongForSomeSizes(Check):
             cause="backward counts or reduces axes as the sample has them",
             fix="Fold leading axes alike in forward and backward, or refuse other ranks in forward.",
             path=path,
+        )
+
+    def _together(self, probe: Probe, together: Together) -> Finding:
+        where = f"{together.variant.name} and {together.symbol.said} = {together.size}"
+        value, error = together.value, together.error
+        what = "raises" if value is None else f"returns a wrong {gradient_name(value.path)}"
+        shown = [] if error is None else [Evidence(f"with {where}", error.short, "a gradient, or a refusal in forward")]
+        return self.finding(
+            probe,
+            f"{probe.backward_name} {what} with {where}; with either of the two it is right",
+            severity="warning",
+            evidence=shown if value is None else [value.evidence(f"with {where}, {value.path} moved along a random direction")],
+            cause=f"what {together.variant.path} changes at the end of an axis (a shorter window, a padded tail) is not in backward",
+            fix="Compute in backward how many entries forward took there, or refuse such sizes in forward.",
+            path=None if value is None else value.path,
         )
 
     def _wrong(self, probe: Probe, trial: Trial) -> Finding:
