@@ -65,6 +65,8 @@ def guarded(probe: Probe, finding: Finding) -> Finding:
     if finding.code == "PB502":
         return replace(finding, severity="warning", certain=False)  # the ladder holds at the sample, where the gradient is right anyway
     path = finding.attachments.get("input")
+    if isinstance(path, str) and path in probe.value.inputs and probe.value.inputs[path].ok:
+        return replace(finding, severity="warning", certain=False)  # wrong with another setting: the ladder says nothing of it either
     contract = contract_of(probe, path) if isinstance(path, str) else None
     if contract is None:
         return finding

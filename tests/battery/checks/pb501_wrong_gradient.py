@@ -952,3 +952,36 @@ class ActsInSingle(torch.autograd.Function):
 
 
 kills.append(pb.case(ActsInSingle, torch.randn(4, 8, dtype=torch.float32).requires_grad_()))
+
+
+class TransposesBoth(torch.autograd.Function):
+    """A product with either factor transposed, if asked; with both of them, a gradient is transposed once too little."""
+
+    @staticmethod
+    def forward(ctx, left, right, left_t=False, right_t=False):
+        ctx.save_for_backward(left, right)
+        ctx.turned = left_t, right_t
+        return (left.t() if left_t else left) @ (right.t() if right_t else right)
+
+    @staticmethod
+    def both(g):
+        return g
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        left, right = ctx.saved_tensors
+        left_t, right_t = ctx.turned
+        d_left = dy @ (right if right_t else right.t())
+        d_right = (left if left_t else left.t()) @ dy
+        d_right = d_right.t() if right_t else d_right
+        return d_left.t() if left_t else d_left, cls.both(d_right) if left_t and right_t else d_right, None, None
+
+
+class TransposesBothWrong(TransposesBoth):
+    @staticmethod
+    def both(g):
+        return g.t()
+
+
+kills.append(pb.case(TransposesBothWrong, x(4, 5), x(5, 3), False, False))
+spares.append(pb.case(TransposesBoth, x(4, 5), x(5, 3), False, False))
