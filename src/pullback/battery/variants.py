@@ -46,7 +46,10 @@ class Variant:
     @property
     def value(self) -> Any:
         """What the argument is now."""
-        return dict(self.evaluator.named)[self.path]
+        named = dict(self.evaluator.named)
+        if self.path in named:
+            return named[self.path]
+        return next(leaf for name, argument in self.evaluator.named for p, leaf in trees.leaves(argument, name) if p == self.path)
 
     @property
     def tensors_guessed(self) -> bool:
@@ -64,6 +67,10 @@ def other_branches(probe: Probe) -> Iterator[Variant]:
     for name, value in probe.exact.named:
         if isinstance(value, bool):
             yield _variant(probe, name, not value)
+        elif not isinstance(value, Tensor) and (
+            inside := [path for path, leaf in trees.leaves(value, name) if path != name and isinstance(leaf, bool)]
+        ):
+            yield from (_inside(probe, path) for path in inside)
         elif some := limited(value):
             yield from (_variant(probe, name, other) for other in some)
         elif _whole_numbers(value) and (turned := _turned(value)) is not None:
@@ -123,6 +130,12 @@ def limited(limits: Any) -> list[tuple[int, ...]]:
     if not _whole_numbers(limits) or set(limits) != {-1}:
         return []
     return [tuple(1 if i == place else -1 for i in range(len(limits))) for place in range(len(limits))]
+
+
+def _inside(probe: Probe, path: str) -> Variant:
+    """The call with a flag turned round that lies in a dict, a tuple or an object among the arguments."""
+    value = not next(leaf for name, argument in probe.exact.named for p, leaf in trees.leaves(argument, name) if p == path)
+    return Variant(path, f"{path}={value!r}", probe.exact.variant({path: value}))
 
 
 def _variant(probe: Probe, name: str, value: Any) -> Variant:

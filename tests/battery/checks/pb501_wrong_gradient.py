@@ -985,3 +985,30 @@ class TransposesBothWrong(TransposesBoth):
 
 kills.append(pb.case(TransposesBothWrong, x(4, 5), x(5, 3), False, False))
 spares.append(pb.case(TransposesBoth, x(4, 5), x(5, 3), False, False))
+
+
+class TintsByOptions(torch.autograd.Function):
+    """A flag that lies among other options in a dict."""
+
+    @staticmethod
+    def forward(ctx, x, options):
+        ctx.options = options
+        return x * options["gain"] + (x.sum(-1, keepdim=True) if options["glow"] else 0)
+
+    @staticmethod
+    def glow(dy):
+        return 0
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        return dy * ctx.options["gain"] + (cls.glow(dy) if ctx.options["glow"] else 0), None
+
+
+class TintsByOptionsRight(TintsByOptions):
+    @staticmethod
+    def glow(dy):
+        return dy.sum(-1, keepdim=True)
+
+
+kills.append(pb.case(TintsByOptions, x(3, 4), {"gain": 0.5, "glow": False}))
+spares.append(pb.case(TintsByOptionsRight, x(3, 4), {"gain": 0.5, "glow": False}))

@@ -1,5 +1,7 @@
 """Kills and spares of PB502."""
 
+import math
+
 import torch
 from torch.autograd.function import once_differentiable
 
@@ -940,4 +942,121 @@ spares += [
     pb.case(DropsAfterSoftmaxRight, x(3, 4), torch.tensor([True, False, True, True]), 0.0),
     pb.case(RaisesToAny, x(3, 4), 3),
     pb.case(SumsWeightedAnyWay, x(3, 4), x(3, 4), 1),
+]
+
+
+VOID = -7
+
+
+class AveragesKnown(torch.autograd.Function):
+    """The mean over the rows whose label is known; backward divides by all of them."""
+
+    @staticmethod
+    def forward(ctx, scores, labels):
+        known = labels != VOID
+        ctx.save_for_backward(scores, labels, known)
+        at = torch.where(known, labels, torch.zeros_like(labels))
+        return (scores.gather(1, at[:, None])[:, 0] ** 2 * known).sum() / known.sum().clamp(min=1)
+
+    @staticmethod
+    def count(known):
+        return known.numel()
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        scores, labels, known = ctx.saved_tensors
+        at = torch.where(known, labels, torch.zeros_like(labels))[:, None]
+        dx = torch.zeros_like(scores).scatter_(1, at, 2 * scores.gather(1, at) * known[:, None])
+        return dy * dx / cls.count(known), None
+
+
+class AveragesKnownRight(AveragesKnown):
+    @staticmethod
+    def count(known):
+        return known.sum().clamp(min=1)
+
+
+class BendsBeyond(torch.autograd.Function):
+    """Squares up to a bound that forward computes from a number, and is linear beyond; backward squares everywhere."""
+
+    @staticmethod
+    def forward(ctx, x, angle=0.5):
+        low, bound = 0.0, 2 * math.cos(angle)
+        ctx.save_for_backward(x)
+        ctx.bound = bound
+        return torch.where(x < bound, (x - low) ** 2, bound * bound + x - bound)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return 2 * x * dy, None
+
+
+class BendsBeyondRight(BendsBeyond):
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return torch.where(x < ctx.bound, 2 * x, torch.ones_like(x)) * dy, None
+
+
+class TakesRows(torch.autograd.Function):
+    """Forward indexes with 32 bits as well; what backward needs for it does not."""
+
+    @staticmethod
+    def forward(ctx, table, rows):
+        ctx.save_for_backward(rows)
+        ctx.count = len(table)
+        return table[rows]
+
+    @staticmethod
+    def wide(rows):
+        return rows
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        (rows,) = ctx.saved_tensors
+        return torch.nn.functional.one_hot(cls.wide(rows), ctx.count).to(dy).t() @ dy, None
+
+
+class TakesRowsOfAnyBits(TakesRows):
+    @staticmethod
+    def wide(rows):
+        return rows.long()
+
+
+class ScalesChannels(torch.autograd.Function):
+    """A scale of one axis, or of as many as x has, as the code asks; its gradient has always one."""
+
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.save_for_backward(x, scale)
+        return x * (scale if scale.ndim == 3 else scale[None, :, None])
+
+    @staticmethod
+    def like(ds, scale):
+        return ds
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        x, scale = ctx.saved_tensors
+        return dy * scale.reshape(1, -1, 1), cls.like((dy * x).sum((0, 2)), scale)
+
+
+class ScalesChannelsRight(ScalesChannels):
+    @staticmethod
+    def like(ds, scale):
+        return ds.view(scale.shape)
+
+
+kills += [
+    pb.case(AveragesKnown, x(4, 3), torch.tensor([0, 2, 1, 2])),
+    pb.case(BendsBeyond, torch.rand(3, 4, dtype=torch.float64).requires_grad_(), 0.5),
+    pb.case(TakesRows, x(5, 3), torch.tensor([0, 2, 4, 2])),
+    pb.case(ScalesChannels, x(2, 3, 4), x(3)),
+]
+spares += [
+    pb.case(AveragesKnownRight, x(4, 3), torch.tensor([0, 2, 1, 2])),
+    pb.case(BendsBeyondRight, torch.rand(3, 4, dtype=torch.float64).requires_grad_(), 0.5),
+    pb.case(TakesRowsOfAnyBits, x(5, 3), torch.tensor([0, 2, 4, 2])),
+    pb.case(ScalesChannelsRight, x(2, 3, 4), x(3)),
 ]

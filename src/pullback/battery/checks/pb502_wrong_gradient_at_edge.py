@@ -8,13 +8,13 @@ import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from ...report.finding import Evidence, Finding, Severity
 from .. import tolerance
-from ..axes_of_numbers import same_axes
 from ..base import Check, Skipped
 from ..branches import asks_about, asks_for
 from ..breaks import breaks_on_the_way
@@ -24,6 +24,7 @@ from ..evaluate import Evaluator, UserCodeError
 from ..locate import locate_at, trusted_eager
 from ..probe import Probe
 from ..refusals import refuses
+from ..same_calls import same_calls
 from ..special import index_points, loses_finiteness, plain_points, points_beside, special_points
 from ..thresholds import threshold_points
 from ..truth import eager
@@ -65,14 +66,14 @@ class WrongGradientAtEdge(Check):
         Zeros are the commonest values of all (padding, masks, ReLU outputs); one NaN there spreads through the whole model.
 
     How it is measured:
-        The value test of PB501 at zeros, at equal entries, at every number among the arguments as an input value and a step beside it, and for other
-        values of those numbers (0, negated, 1, ten times, 1e-12), again with entries beside them and, where that makes the gradient NaN, at 0 and 1;
-        for an axis counted from the other end; where all entries have one sign, with every second one turned (a warning: perhaps the other sign is
-        never meant); with -1 in index arguments where the code asks for negative ones; with other permutations, and with unequal numbers in tuples
-        of equal ones; with entries on either side of the numbers that forward compares its tensors
-        with or clamps them to. At kinks every value between the one-sided
-        derivatives is accepted. Where the test fails, autograd through the forward must pass it at the same point, and other rounding must not move
-        the gradient as far: else nothing is claimed. Arguments that are not differentiated get other contents: an index that repeats or leaves a row
+        The value test of PB501 at zeros, at equal entries, at every number among the arguments as an input value and a step beside it, and for
+        other values of those numbers (0, negated, 1, ten times, 1e-12), again with entries beside them and, where that makes the gradient NaN, at 0
+        and 1; for an axis counted from the other end, for indices of 32 bits instead of 64, and for a scale shaped as the code asks; where all
+        entries have one sign, with every second one turned (a warning: perhaps the other sign is never meant); with -1, or the negative number that
+        the code compares with, in index arguments; with other permutations, and with unequal numbers in tuples of equal ones; with entries on
+        either side of the numbers that forward compares its tensors with or clamps them to. At kinks every value between the one-sided derivatives
+        is accepted. Where the test fails, autograd through the forward must pass it at the same point, and other rounding must not move the
+        gradient as far: else nothing is claimed. Arguments that are not differentiated get other contents: an index that repeats or leaves a row
         out, an empty segment, labels that are all ignored, masks all true and all false, the other sign, others than all 0 or all 1, times that run
         back; where they break what the sample obeys (distinct, positive), it is a warning.
 
@@ -101,7 +102,7 @@ class WrongGradientAtEdge(Check):
             raise Skipped("the Function looks like a surrogate")
         reported: set[tuple[str, str]] = set()
         yield from self._at_contents(probe, reported)
-        yield from self._at_axes(probe)
+        yield from self._at_same_calls(probe)
         end = time.thread_time() + BUDGET
         for place in _places(probe):
             for finding, key in self._at(probe, place):
@@ -129,11 +130,11 @@ class WrongGradientAtEdge(Check):
             if choice is not None:
                 yield self._choice(probe, place.where, leaf.path, *choice), (leaf.path, "note")
 
-    def _at_axes(self, probe: Probe) -> Iterator[Finding]:
-        """Judge the gradients where an axis is counted from the other end, which forward takes for the same."""
-        for variant, usual in same_axes(probe):
+    def _at_same_calls(self, probe: Probe) -> Iterator[Finding]:
+        """Judge the gradients where an argument says the same in another way, so that forward returns the same."""
+        for call in same_calls(probe):
             try:
-                if not failures(probe, variant.evaluator):
+                if not failures(probe, call.evaluator):
                     continue
                 got, what = "another gradient", "returns a wrong gradient"
             except UserCodeError as error:
@@ -142,11 +143,12 @@ class WrongGradientAtEdge(Check):
                 got, what = error.short, "raises"
             yield self.finding(
                 probe,
-                f"{probe.backward_name} {what} with {variant.name}, with which forward returns the same as with {usual}",
-                evidence=[Evidence(f"backward with {variant.name}", got, f"the gradient, as with {usual}")],
-                cause="backward takes an axis that is counted from the end for another one, or for none",
+                f"{probe.backward_name} {what} with {call.name}, with which forward returns the same as with {call.usual}",
+                severity="error" if call.meant else "note" if probe.case.origin == "searched" else "warning",
+                evidence=[Evidence(f"backward with {call.name}", got, f"the gradient, as with {call.usual}")],
+                cause=call.cause,
                 certain=True,
-                fix=f"ctx.{variant.path} = {variant.path} % x.dim() in forward",
+                fix=call.fix,
                 path="",
             )
 
@@ -238,7 +240,7 @@ class WrongGradientAtEdge(Check):
 
 def _places(probe: Probe) -> Iterator[Place]:
     exact = probe.exact
-    for point in (*special_points(exact), *threshold_points(probe), *index_points(exact, _source(probe))):
+    for point in (*special_points(exact), *threshold_points(probe), *index_points(exact, _source(probe), _globals(probe))):
         evaluator = _lean(exact, exact.variant({point.path: point.value}))
         yield Place(f"{point.path} with {point.name}", evaluator, point.path, "error" if point.meant else "warning")
     for variant in other_numbers(probe):
@@ -275,6 +277,10 @@ def _source(probe: Probe) -> str:
             with contextlib.suppress(OSError, TypeError):
                 text += inspect.getsource(owner)
     return text
+
+
+def _globals(probe: Probe) -> dict[str, Any]:
+    return getattr(inspect.unwrap(probe.function.forward), "__globals__", {}) if probe.function is not None else {}
 
 
 def _lean(base: Evaluator, variant: Evaluator) -> Evaluator:
