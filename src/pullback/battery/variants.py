@@ -67,9 +67,7 @@ def other_branches(probe: Probe) -> Iterator[Variant]:
     for name, value in probe.exact.named:
         if isinstance(value, bool):
             yield _variant(probe, name, not value)
-        elif not isinstance(value, Tensor) and (
-            inside := [path for path, leaf in trees.leaves(value, name) if path != name and isinstance(leaf, bool)]
-        ):
+        elif inside := _flags_inside(name, value):
             yield from (_inside(probe, path) for path in inside)
         elif some := limited(value):
             yield from (_variant(probe, name, other) for other in some)
@@ -130,6 +128,10 @@ def limited(limits: Any) -> list[tuple[int, ...]]:
     if not _whole_numbers(limits) or set(limits) != {-1}:
         return []
     return [tuple(1 if i == place else -1 for i in range(len(limits))) for place in range(len(limits))]
+
+
+def _flags_inside(name: str, value: Any) -> list[str]:
+    return [path for path, leaf in trees.leaves(value, name) if path != name and isinstance(leaf, bool)]
 
 
 def _inside(probe: Probe, path: str) -> Variant:
