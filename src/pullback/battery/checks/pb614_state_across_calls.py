@@ -73,14 +73,8 @@ class StateAcrossCalls(Check):
     def run(self, probe: Probe) -> Iterator[Finding]:
         self.alive: list[object] = []
         with pristine(probe.pristine, probe.target):
-            finding = (
-                self._interleaved(probe)
-                or self._shared(probe)
-                or self._dtypes(probe)
-                or self._modes(probe)
-                or self._updates(probe)
-                or self._stale(probe)
-            )
+            found = [self._interleaved, self._shared, self._dtypes, self._updates, self._stale, self._modes]
+            finding = next((f for find in found if (f := find(probe)) is not None), None)
         self.alive.clear()
         if finding is not None:
             yield finding
