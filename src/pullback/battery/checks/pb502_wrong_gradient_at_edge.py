@@ -84,9 +84,10 @@ class WrongGradientAtEdge(Check):
         Compute the gradient without dividing by what may be zero, or treat that value by itself.
 
     Limits:
-        A NaN that autograd of the forward gives as well is a note, and so are another choice than autograd's at a kink, a gradient that is off by
-        less than 1e-5 of itself at special values of its own input, and one that turns wrong, as a number changes, where forward itself breaks
-        (jumps, has a pole, refuses): values beyond are outside of what the formula is for.
+        A NaN that autograd of the forward gives as well is a note, so is one where a number and an input are both special, and an error at 32 bits,
+        and so are another choice than autograd's at a kink, a gradient that is off by less than 1e-5 of itself at special values of its own input,
+        and one that turns wrong, as a number changes, where forward itself breaks (jumps, has a pole, refuses): values beyond are outside of what
+        the formula is for.
     """
 
     code = "PB502"
@@ -144,7 +145,7 @@ class WrongGradientAtEdge(Check):
             yield self.finding(
                 probe,
                 f"{probe.backward_name} {what} with {call.name}, with which forward returns the same as with {call.usual}",
-                severity="error" if call.meant else "note" if probe.case.origin == "searched" else "warning",
+                severity="error" if call.meant else "note",
                 evidence=[Evidence(f"backward with {call.name}", got, f"the gradient, as with {call.usual}")],
                 cause=call.cause,
                 certain=True,
@@ -248,7 +249,7 @@ def _places(probe: Probe) -> Iterator[Place]:
         for point in plain_points(variant.evaluator):
             evaluator = _lean(exact, variant.evaluator.variant({point.path: point.value}))
             if loses_finiteness(evaluator):
-                yield Place(f"{variant.name} and {point.path} with {point.name}", evaluator, point.path, number=variant.path)
+                yield Place(f"{variant.name} and {point.path} with {point.name}", evaluator, point.path, "note", variant.path)
         for point in points_beside(variant.evaluator, variant.path):
             evaluator = _lean(exact, variant.evaluator.variant({point.path: point.value}))
             yield Place(f"{variant.name} and {point.path} with {point.name}", evaluator, number=variant.path)
