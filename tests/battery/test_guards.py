@@ -253,3 +253,24 @@ def test_statistics_that_are_passed_along_belong_to_the_rest():
     assert "`mean`" in finding.cause
     (given,) = found(pb.case(Centred, x, mean, 1.0))
     assert given.severity == "error"
+
+
+class Negates(torch.autograd.Function):
+    """Right as long as nothing is to be negated."""
+
+    @staticmethod
+    def forward(ctx, x, w, negate=False):
+        ctx.save_for_backward(x, w)
+        return -x * w if negate else x * w
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy * w, dy * x, None
+
+
+def test_no_domain_explains_what_another_setting_makes_wrong():
+    first, *_ = found(searched(Negates, tensors()[0], tensors()[0], False))
+    assert first.severity == "warning"
+    assert "negate" in first.cause
+    assert "contract" not in first.cause

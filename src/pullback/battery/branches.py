@@ -167,11 +167,16 @@ def _others(trait: Trait, value: Any, name: str) -> list[Any]:
     return [*named, *rest]
 
 
+def asks_about(probe: Probe, name: str, value: float) -> bool:
+    """Whether the code compares a number among the arguments with this very value, as in ``if p > 0``."""
+    evidence = evidence_of(probe)
+    return evidence is not None and name in evidence.traits and value in evidence.traits[name].constants
+
+
 def asks_for(probe: Probe, name: str, there: Evaluator) -> bool:
     """Whether the code compares a whole number with the very value that it has in another call: a case of its own, not a place that is passed by."""
-    evidence = evidence_of(probe)
     value = dict(there.named)[name]
-    return evidence is not None and name in evidence.traits and type(value) is int and value in evidence.traits[name].constants
+    return type(value) is int and asks_about(probe, name, value)
 
 
 def _is_code(trait: Trait, value: Any) -> bool:

@@ -62,7 +62,7 @@ def in_place_of_none(evaluator: Evaluator, slot: Slot, evidence: Evidence, befor
     for kind in list(dict.fromkeys("float" if k == "bool" else k for k in likely if k in KINDS))[:TRIED]:
         for value in _values(kind, slot, evidence, evaluator):
             new = evaluator.variant({slot.name: value}) if before is None else evaluator.extended([*before, value])
-            if _matters(evaluator, new):
+            if (_matters if isinstance(value, Tensor) else _differs)(evaluator, new):
                 yield value, new
                 break
 
@@ -100,9 +100,17 @@ def _shapes(evaluator: Evaluator) -> list[tuple[int, ...]]:
 def _matters(base: Evaluator, new: Evaluator) -> bool:
     """Whether forward takes the value, returns outputs of the same shapes for it, and other values."""
     try:
+        shapes = [y.shape for y in base.values()] == [y.shape for y in new.values()]
+    except UserCodeError:
+        return False
+    return shapes and _differs(base, new)
+
+
+def _differs(base: Evaluator, new: Evaluator) -> bool:
+    """Whether forward takes the value and returns something else for it, all of it finite: a number may well say how large an output is."""
+    try:
         before, after = base.values(), new.values()
     except UserCodeError:
         return False
-    if [y.shape for y in before] != [y.shape for y in after]:
-        return False
-    return any(not torch.equal(a, b) for a, b in zip(before, after, strict=True)) and all(bool(torch.isfinite(y).all()) for y in after)
+    same = len(before) == len(after) and all(map(torch.equal, before, after))
+    return not same and bool(after) and all(y.numel() > 0 and bool(torch.isfinite(y).all()) for y in after)

@@ -65,6 +65,8 @@ def guarded(probe: Probe, finding: Finding) -> Finding:
     if finding.code == "PB502":
         return replace(finding, severity="warning", certain=False)  # the ladder holds at the sample, where the gradient is right anyway
     path = finding.attachments.get("input")
+    if isinstance(path, str) and path in probe.value.inputs and probe.value.inputs[path].ok:
+        return replace(finding, severity="warning", certain=False)  # wrong with another setting: the ladder says nothing of it either
     contract = contract_of(probe, path) if isinstance(path, str) else None
     if contract is None:
         return finding
@@ -135,10 +137,13 @@ def _apart(a: list[Tensor], b: list[Tensor]) -> float:
 def contract_of(probe: Probe, path: str) -> str | None:
     """Return the domain of an argument inside which the gradient for `path` is right: ``"`mask` is 0/1"``; None where there is none."""
     names = {f"args[{i}]": name for i, (name, _) in enumerate(probe.native.named[: len(probe.case.args)])}
+    wrong = probe.value.inputs.get(path)
+    share = math.inf if wrong is None else wrong.error / max(abs(wrong.got), abs(wrong.low), abs(wrong.high), 1e-300)
     for domain, place, function in ladder(probe.case, probe.target.name):
         evaluator = _inside(probe.exact, place, function)
         try:
-            if ValueTest(evaluator, seed=probe.settings.seed).careful(path).ok:
+            inside = ValueTest(evaluator, seed=probe.settings.seed).careful(path)
+            if inside.ok and not inside.unseen > share / 2:
                 return f"`{names.get(place, place)}` is {domain}"
         except (UserCodeError, RuntimeError, StopIteration):
             continue

@@ -35,6 +35,13 @@ class Origin:
     source: Source
     argument: str = ""
 
+    @property
+    def has_graph(self) -> bool:
+        """Whether the tensor has a graph of its own; a view without grad of a buffer that was written since has none, and torch raises if asked."""
+        with contextlib.suppress(RuntimeError):
+            return self.kept.tensor.grad_fn is not None
+        return False
+
 
 def observe(probe: Probe, evaluator: Evaluator | None = None, **how: object) -> tuple[Outcome, list[ForwardCall]]:
     """Return one forward and the calls of the checked Functions in it.

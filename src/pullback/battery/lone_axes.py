@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from torch import Tensor
@@ -9,6 +10,8 @@ from torch import Tensor
 from .evaluate import Evaluator, UserCodeError
 from .sizes import Resizer, Symbol, main_leaf, resizable_leaves
 from .tensors import differentiable
+
+_ASKS_FOR_ONE = re.compile(r"(\.shape\[[^\]]+\]|\.size\([^)]+\)|\blen\(\w+\)) *(==|!=|>) *1\b(?!\.)")
 
 
 def lone_symbols(evaluator: Evaluator) -> Iterator[Symbol]:
@@ -39,6 +42,33 @@ def lone_symbols(evaluator: Evaluator) -> Iterator[Symbol]:
             yield Symbol(1, tuple((path, dim) for path in paths), joint=False, stays="not 1, as in the sample")
             if len(paths) > 1:
                 yield Symbol(1, ((main.path, dim),), joint=False, stays=f"{paths[1]}.shape[{dim}] stays 1")
+
+
+def shared_symbols(evaluator: Evaluator, text: str) -> Iterator[Symbol]:
+    """Yield, where the code asks whether an axis has size 1, each leading axis that gets it alone while another tensor keeps the size.
+
+    Args:
+        evaluator: The call.
+        text: The text of the Function's code.
+    """
+    leaves = [leaf for leaf in resizable_leaves(evaluator) if leaf.wanted and leaf.template.dim() > 1]
+    for leaf in leaves if len(leaves) > 1 and _ASKS_FOR_ONE.search(text) else ():
+        size = leaf.template.shape[0]
+        others = [
+            other.path for other in resizable_leaves(evaluator) if other is not leaf and other.template.dim() and other.template.shape[0] == size
+        ]
+        if size > 1 and others:
+            yield Symbol(size, ((leaf.path, 0),), joint=False, stays=f"{others[0]}.shape[0] stays {size}")
+
+
+def keeps_outputs(evaluator: Evaluator, there: Evaluator | None) -> bool:
+    """Return whether forward takes another call and returns outputs of the same shapes."""
+    if there is None:
+        return False
+    try:
+        return [y.shape for y in evaluator.values()] == [y.shape for y in there.values()]
+    except UserCodeError:
+        return False
 
 
 def counts_as_input(resizer: Resizer, symbol: Symbol, size: int) -> bool:

@@ -10,8 +10,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..capture.calls import backward_of
-from ..capture.source import text_of
+from .code_text import own_text
 from .edges import Edge, failures
 from .evaluate import Evaluator, Leaf, UserCodeError
 from .guards import right_for_symmetric, verdict_on_symmetric
@@ -60,10 +59,9 @@ def other_ranks(probe: Probe) -> Iterator[Reranked]:
     differentiated gets one more in front, for a batch: else forward may take by broadcasting what was never meant.
     """
     end = time.thread_time() + probe.seconds(BUDGET)
-    function = probe.target.described
-    text = text_of(function.forward, backward_of(function)) if function is not None else ""
+    text = own_text(probe.target.described)
     wanted = {leaf.path for leaf in probe.exact.wanted}
-    batches = function is not None and _FROM_THE_END.search(text_of(function.forward)) is not None
+    batches = _FROM_THE_END.search(own_text(probe.target.described, backward=False)) is not None
     symmetric = symmetric_only(probe)
     asked = {name for names in _ASKED.findall(text) for name in names if name}
     told: set[str] = set()
@@ -71,6 +69,8 @@ def other_ranks(probe: Probe) -> Iterator[Reranked]:
         if time.thread_time() > end:
             return
         leaves = {leaf.path: leaf for leaf in probe.exact.leaves}
+        if not asked & set(paths) and _splits_a_pair(leaves, paths):
+            continue
         evaluator = probe.exact.variant({path: change(leaves[path].template) for path in paths})
         usual = leaves[paths[0]].template.dim()
         rank = change(leaves[paths[0]].template).dim()
@@ -127,6 +127,12 @@ def _together(main: Leaf, leaves: list[Leaf]) -> list[tuple[str, ...]]:
     return list(dict.fromkeys(((main.path,), (main.path, *shape), (main.path, *rank))))
 
 
+def _splits_a_pair(leaves: dict[str, Leaf], paths: tuple[str, ...]) -> bool:
+    """Whether another argument of the shape of one that changes stays as it is: forward takes that by broadcasting at most."""
+    pairs = [leaf for leaf in leaves.values() if differentiable(leaf.template) and leaf.path not in paths]
+    return any(leaf.template.shape == leaves[paths[0]].template.shape for leaf in pairs)
+
+
 def _in_front(t: Tensor) -> Tensor:
     return torch.stack([t, _moved(t)])
 
@@ -169,5 +175,9 @@ def _highest(text: str, name: str) -> float:
 
 
 def _lower(text: str) -> set[tuple[str, int]]:
-    """The ranks that the code asks names for: three for `b.dim() == 3`, and for `b.dim() < 4`."""
-    return {(a or b, int(number) - (sign == "<") + (sign == ">")) for a, b, sign, number in _COMPARED.findall(text)}
+    """The ranks that the code tells apart from others: three for `b.dim() == 3`, three and four for `b.dim() < 4` and for `b.dim() > 3`."""
+    found: set[tuple[str, int]] = set()
+    for a, b, sign, number in _COMPARED.findall(text):
+        least = int(number) - (sign in (">=", "<"))
+        found |= {(a or b, rank) for rank in ((int(number),) if sign in ("==", "!=") else (least, least + 1))}
+    return found

@@ -14,6 +14,7 @@ from ..report.clean import clean
 from ..report.finding import CheckRun, Evidence, Finding
 from ..report.report import Report
 from .search import find_inputs
+from .state import Snapshot
 
 
 def searched_cases(target: Any, declaration: Declaration, seed: int) -> tuple[list[Case], Report | None]:
@@ -30,7 +31,9 @@ def searched_cases(target: Any, declaration: Declaration, seed: int) -> tuple[li
     function = resolved.function or resolved.described
     if function is None:
         return [], _nothing(target, "sample inputs are searched for Functions only; pass inputs for a callable", "")
+    found_in = Snapshot(resolved)
     result = find_inputs(function, seed=seed)
+    found_in.restore()
     found = list(result.cases)
     if result.severed is not None:
         found.append(replace(result.severed, only=("PB509",)))

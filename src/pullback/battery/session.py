@@ -121,12 +121,14 @@ class _Run:
         error = self.probe.baseline.backward_error
         if error is None or any(f.code in ("PB601", "PB602", "PB603") for f in self.probe.findings) or "PB002" in self.probe.settings.ignore:
             return
+        # No inputs can be to blame for a name that nothing has.
         searched = self.probe.case.origin == "searched"
+        nameless = searched and type(error.error) is NameError
         self.probe.findings.append(
             _tool_finding(
                 self.probe,
-                "PB004" if searched else "PB002",
-                "note" if searched else "error",
+                "PB004" if searched and not nameless else "PB002",
+                "warning" if nameless else "note" if searched else "error",
                 f"{self.probe.backward_name} raises on inputs that forward accepts",
                 error,
                 "Mend the error that backward raises; it is shown as your code raised it.",

@@ -12,15 +12,16 @@ from typing import Literal
 import torch
 from torch import Tensor
 
+from .code_text import own_text
 from .compare import largest_gap
 from .evaluate import Evaluator, UserCodeError
 from .growth import Growth
 from .locate import trusted_eager
-from .lone_axes import counts_as_input, lone_symbols
+from .lone_axes import counts_as_input, keeps_outputs, lone_symbols, shared_symbols
 from .probe import Probe
 from .refusals import refuses
 from .rounding import rounded_away, rounding_for
-from .sizes import Resizer, Symbol, symbols
+from .sizes import Resizer, Symbol, symbols, whole_numbers
 from .special import numbers_among
 from .tensors import copy_tensor, differentiable, random_like
 from .truth import eager
@@ -143,6 +144,12 @@ class Sweep:
                     yield trial
                 if trial is not None and trial.verdict in ("wrong", "crash"):
                     break
+        for symbol in shared_symbols(self.probe.exact, own_text(self.probe.target.described)):
+            if keeps_outputs(self.probe.exact, resizer.resized(symbol, 1)):
+                trial = self._timed(resizer, symbol, 1)
+                if trial is not None and trial.verdict == "wrong":
+                    yield trial
+                    return
 
     def _explained(self, resizer: Resizer, trial: Trial) -> Trial:
         symbol = trial.symbol
@@ -164,7 +171,7 @@ class Sweep:
             apart = other.size - trial.symbol.size
             alone = resizer.resized(trial.symbol, trial.size) if abs(apart) == 1 and trial.size + apart > 0 else None
             both = None if alone is None else Resizer(alone).resized(other.without_numbers(), trial.size + apart)
-            if both is not None and self._judge(both)[0] == "right":
+            if both is not None and self.judge(both)[0] == "right":
                 return True
         return False
 
@@ -180,7 +187,7 @@ class Sweep:
 
     def _verdict(self, resizer: Resizer, symbol: Symbol, size: int) -> Verdict:
         evaluator = resizer.resized(symbol, size)
-        return "refused" if evaluator is None else self._judge(evaluator)[0]
+        return "refused" if evaluator is None else self.judge(evaluator)[0]
 
     def _accepted(self, resizer: Resizer, symbol: Symbol) -> list[Symbol]:
         """The symbol as forward takes it: with its numbers, without them, or split where it refuses every joint change."""
@@ -239,7 +246,7 @@ class Sweep:
         evaluator = resizer.resized(symbol, size)
         if evaluator is None:
             return None
-        verdict, error, value, count = self._judge(evaluator)
+        verdict, error, value, count = self.judge(evaluator)
         if verdict == "wrong" and not self._again(resizer, symbol, size):
             verdict = "unknown"
         self._note_cost(symbol, (size, time.thread_time() - start, count))
@@ -257,10 +264,10 @@ class Sweep:
     def _again(self, resizer: Resizer, symbol: Symbol, size: int) -> bool:
         """Whether other contents of the same size are judged wrong as well: a point where no quotient can be trusted is not met three times."""
         others = [resizer.resized(symbol, size) for _ in range(2)]
-        if not all(e is not None and self._judge(e)[0] == "wrong" for e in others) or self._for_contents(resizer, symbol):
+        if not all(e is not None and self.judge(e)[0] == "wrong" for e in others) or self._for_contents(resizer, symbol):
             return False
         # A larger matrix of the same entries has a larger norm: an iteration that converged at the sample may not do so here.
-        return size <= symbol.size or self._judge(_as_small_together(others[0], symbol, size))[0] != "right"
+        return size <= symbol.size or self.judge(_as_small_together(others[0], symbol, size))[0] != "right"
 
     def _for_contents(self, resizer: Resizer, symbol: Symbol) -> bool:
         """Whether indices that are drawn anew make the gradient wrong at the sample's sizes too, as where segments must not overlap."""
@@ -269,7 +276,8 @@ class Sweep:
             return False
         return any(self._verdict(resizer, symbol, symbol.size) == "wrong" for _ in range(DRAWS))
 
-    def _judge(self, evaluator: Evaluator) -> tuple[Verdict, UserCodeError | None, InputVerdict | None, int]:
+    def judge(self, evaluator: Evaluator) -> tuple[Verdict, UserCodeError | None, InputVerdict | None, int]:
+        """Return what happens at one call, what backward raised, the worst input's verdict where wrong, and how many elements forward returns."""
         try:
             outcome = evaluator.forward()
         except UserCodeError:
@@ -353,7 +361,7 @@ def _as_small_together(evaluator: Evaluator | None, symbol: Symbol, size: int) -
     """The call with the entries of what grew made smaller, so that their sums stay as large as in the sample."""
     assert evaluator is not None
     grown = {path for path, _ in symbol.axes}
-    leaves = [leaf for leaf in evaluator.wanted if leaf.path in grown and not bool((leaf.template == leaf.template.round()).all())]
+    leaves = [leaf for leaf in evaluator.wanted if leaf.path in grown and not whole_numbers(leaf.template)]
     return evaluator.variant({leaf.path: leaf.template * (symbol.size / size) for leaf in leaves})
 
 

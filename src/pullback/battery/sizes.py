@@ -189,9 +189,14 @@ def _sums_to_one(t: Tensor) -> bool:
     return torch.allclose(sums, torch.ones_like(sums))
 
 
+def whole_numbers(t: Tensor) -> bool:
+    """Whether every entry, or each part of a complex one, is a whole number."""
+    real = torch.view_as_real(t.detach().resolve_conj()) if t.is_complex() else t.detach()
+    return bool((real == real.round()).all())
+
+
 def _jittered(drawn: Tensor, flat: Tensor, generator: torch.Generator) -> Tensor:
-    real = torch.view_as_real(flat) if flat.is_complex() else flat
-    if bool((real == real.round()).all()):
+    if whole_numbers(flat):
         return drawn
     noise = 1 + 0.05 * (2 * torch.rand(drawn.shape, generator=generator, dtype=torch.float64) - 1)
     moved = (drawn * noise.to(drawn.device)).to(drawn.dtype)

@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from .. import trees
 from . import numeric
-from .evaluate import Evaluator
+from .evaluate import Evaluator, UserCodeError
 
 LARGEST_NUMBER = 1e6
 NUMBERS = 6
 _ASKS_FOR_NEGATIVE = re.compile(r"(<|>=)\s*0\b(?!\.)|(==|!=|>)\s*-\s*1\b(?!\.)")
+_EQUALS = re.compile(r"(==|!=)\s*(-\d+|[A-Z_][A-Z0-9_]+)\b(?![.(])")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,20 +86,47 @@ def _points(evaluator: Evaluator) -> Iterator[Point]:
                 yield Point(leaf.path, f"some entries exactly {path} = {value:g}, some beside it", around(x, value))
 
 
-def index_points(evaluator: Evaluator, source: str) -> Iterator[Point]:
-    """Yield index arguments in which some entries are -1, as in padded lists, where the code asks for negative ones.
+def index_points(evaluator: Evaluator, source: str, names: Mapping[str, Any]) -> Iterator[Point]:
+    """Yield index arguments in which some entries are -1, as in padded lists, where the code asks for negative ones, or the number it asks for.
 
     Args:
         evaluator: The call.
         source: The text of forward and backward.
+        names: What names in it may stand for.
     """
-    if not _ASKS_FOR_NEGATIVE.search(source):
-        return
+    told = [int(said) if said[-1].isdigit() else names.get(said) for _, said in _EQUALS.findall(source)]
+    asked = [n for n in dict.fromkeys(told) if type(n) is int and n < -1]
+    if _ASKS_FOR_NEGATIVE.search(source):
+        asked.insert(0, -1)
     for leaf in evaluator.leaves:
         index = leaf.template
         known = index.dtype in (torch.int64, torch.int32) and index.layout is torch.strided and index.dim()
         if known and index.numel() > 1 and int(index.min()) >= 0:
-            yield Point(leaf.path, "some entries exactly -1", _replaced(index, -1, slice(1, None, 3)))
+            for number in asked[:2]:
+                yield Point(leaf.path, f"some entries exactly {number}", _replaced(index, number, slice(1, None, 3)))
+
+
+def plain_points(evaluator: Evaluator) -> Iterator[Point]:
+    """Yield, for each real differentiated input, zeros and ones among its entries: where powers and logarithms of it are plain numbers."""
+    for leaf in evaluator.wanted:
+        x = leaf.template
+        if x.is_complex() or x.numel() == 0:
+            continue
+        yield Point(leaf.path, "every second entry exactly 0", _replaced(x, 0.0, slice(0, None, 2)))
+        if float(x.min()) >= 0 and float(x.max()) < 1:
+            yield Point(leaf.path, "some entries exactly 1", _replaced(x, 1.0, slice(0, None, 3)))
+
+
+def loses_finiteness(evaluator: Evaluator) -> bool:
+    """Whether forward is finite and a gradient is not."""
+    try:
+        outcome = evaluator.forward()
+        if not outcome.carrying or not all(bool(torch.isfinite(y).all()) for y in outcome.live):
+            return False
+        gradients = evaluator.vjp(outcome, [torch.ones_like(y) for y in outcome.live])
+    except UserCodeError:
+        return False
+    return any(g is not None and not bool(torch.isfinite(g).all()) for g in gradients)
 
 
 def points_beside(evaluator: Evaluator, number: str) -> Iterator[Point]:

@@ -68,7 +68,12 @@ def _value(node: ast.expr, names: Mapping[str, float]) -> float | None:
     if isinstance(node, ast.Name):
         return names.get(node.id)
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-        return names.get(f".{node.attr}")
+        return getattr(math, node.attr, None) if node.value.id == "math" else names.get(f".{node.attr}")
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and isinstance(node.func.value, ast.Name) and node.func.value.id == "math":
+        values = [_value(a, names) for a in node.args]
+        with contextlib.suppress(ArithmeticError, TypeError, ValueError):
+            return None if None in values or node.keywords else float(getattr(math, node.func.attr)(*values))
+        return None
     if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
         inner = _value(node.operand, names)
         return None if inner is None else -inner
@@ -93,7 +98,31 @@ def _numbers_by_name(probe: Probe) -> dict[str, float]:
     with contextlib.suppress(TypeError, ValueError):
         found |= {p.name: p.default for p in inspect.signature(forward).parameters.values()}
     found |= dict(probe.exact.named)
+    found |= _locals(found, probe)
     return {name: float(value) for name, value in found.items() if isinstance(value, (int, float)) and not isinstance(value, bool)}
+
+
+def _locals(known: Mapping[str, Any], probe: Probe) -> dict[str, float]:
+    """Numbers that forward computes from those it knows: ``low, high = -limit, math.sqrt(limit)``."""
+    numbers = {name: float(v) for name, v in known.items() if isinstance(v, (int, float)) and not isinstance(v, bool)}
+    found: dict[str, float] = {}
+    for tree in _forward_trees(probe):
+        for name, value in _assigned(tree):
+            number = _value(value, numbers | found)
+            if number is not None:
+                found[name] = number
+    return found
+
+
+def _assigned(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Assign) or len(node.targets) != 1:
+            continue
+        target, value = node.targets[0], node.value
+        if isinstance(target, ast.Name):
+            yield target.id, value
+        elif isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+            yield from ((t.id, v) for t, v in zip(target.elts, value.elts, strict=False) if isinstance(t, ast.Name))
 
 
 def _forward_trees(probe: Probe) -> Iterator[ast.AST]:

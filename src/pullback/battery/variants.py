@@ -12,8 +12,7 @@ from typing import Any
 from torch import Tensor
 
 from .. import trees
-from ..capture.calls import backward_of
-from ..capture.source import text_of
+from .code_text import own_text
 from .evaluate import Evaluator
 from .probe import Probe
 
@@ -49,7 +48,10 @@ class Variant:
     @property
     def value(self) -> Any:
         """What the argument is now."""
-        return dict(self.evaluator.named)[self.path]
+        named = dict(self.evaluator.named)
+        if self.path in named:
+            return named[self.path]
+        return next(leaf for name, argument in self.evaluator.named for p, leaf in trees.leaves(argument, name) if p == self.path)
 
     @property
     def tensors_guessed(self) -> bool:
@@ -67,6 +69,8 @@ def other_branches(probe: Probe) -> Iterator[Variant]:
     for name, value in probe.exact.named:
         if isinstance(value, bool):
             yield _variant(probe, name, not value)
+        elif inside := _flags_inside(name, value):
+            yield from (_inside(probe, path) for path in inside)
         elif some := limited(value):
             yield from (_variant(probe, name, other) for other in some)
         elif _whole_numbers(value) and (turned := _turned(value)) is not None:
@@ -137,6 +141,16 @@ def limited(limits: Any) -> list[tuple[int, ...]]:
     return [tuple(1 if i == place else -1 for i in range(len(limits))) for place in range(len(limits))]
 
 
+def _flags_inside(name: str, value: Any) -> list[str]:
+    return [path for path, leaf in trees.leaves(value, name) if path != name and isinstance(leaf, bool)]
+
+
+def _inside(probe: Probe, path: str) -> Variant:
+    """The call with a flag turned round that lies in a dict, a tuple or an object among the arguments."""
+    value = not next(leaf for name, argument in probe.exact.named for p, leaf in trees.leaves(argument, name) if p == path)
+    return Variant(path, f"{path}={value!r}", probe.exact.variant({path: value}))
+
+
 def _variant(probe: Probe, name: str, value: Any) -> Variant:
     evaluator = probe.exact.variant({name: value})
     evaluator.nonleaf = evaluator.nonleaf or in_place(name)
@@ -162,4 +176,4 @@ def optional_arguments(probe: Probe) -> set[str]:
     found: set[str] = set()
     with contextlib.suppress(TypeError, ValueError):
         found |= {p.name for p in inspect.signature(function.forward).parameters.values() if p.default is None}
-    return found | set(re.findall(r"\b(\w+) is (?:not )?None", text_of(function.forward, backward_of(function))))
+    return found | set(re.findall(r"\b(\w+) is (?:not )?None", own_text(function)))

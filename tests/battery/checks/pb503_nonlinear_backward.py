@@ -123,3 +123,22 @@ class FloatSpike(torch.autograd.Function):
 
 
 spares.append(pb.case(FloatSpike, x(3, 4), 0.7))
+
+
+class ScalesInSingle(torch.autograd.Function):
+    """Computes in float32; what is broadcast is left for the engine to sum, in float64."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return (x.float().sin() * w.float()).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return (dy.float() * w.float() * x.float().cos()).to(x.dtype), (dy.float() * x.float().sin()).to(w.dtype)
+
+
+spares.append(
+    pb.case(ScalesInSingle, torch.randn(5, 4, 6, dtype=torch.float64).requires_grad_(), torch.randn(6, dtype=torch.float64).requires_grad_())
+)

@@ -202,3 +202,24 @@ class Detached(Saves):
 
 
 kills.append(pb.case(Detached, x(3, 4)))
+
+
+class GathersIntoPool(torch.autograd.Function):
+    """A view of a pool that every call writes hangs on ctx; torch tells nobody of its graph."""
+
+    POOL = torch.empty(64, dtype=torch.float64)
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.rows = GathersIntoPool.POOL[: x.numel()].view(x.shape).copy_(x)
+        ctx.squares = x * x
+        ctx.save_for_backward(x, w)
+        return x * w
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy * w, (dy * x).sum(0)
+
+
+kills.append(pb.case(GathersIntoPool, torch.randn(3, 4, dtype=torch.float64).requires_grad_(), torch.randn(4, dtype=torch.float64).requires_grad_()))

@@ -331,3 +331,46 @@ def pairs():
 kills.append(pb.case(KeepsFirstNeighbours, x(4, 2), pairs()))
 kills.append(pb.case(KeepsFirstWindow, x(3, 4), torch.arange(1.0, 5.0, dtype=torch.float64)))
 spares.append(pb.case(KeepsNeighboursByContents, x(4, 2), pairs()))
+
+
+class KeepsGainOfFirstMode(torch.autograd.Function):
+    """A gain made of the shape alone, kept with the digits of whatever mode the first call runs in."""
+
+    GAINS: dict = {}
+
+    @classmethod
+    def gain(cls, x):
+        key = x.shape[-1], x.dtype, x.device
+        if key not in cls.GAINS:
+            turn = torch.linspace(0.1, 1.0, x.shape[-1], dtype=x.dtype, device=x.device)
+            cls.GAINS[key] = (turn[:, None] @ turn[None]).sum(0).to(x.dtype)
+        return cls.GAINS[key]
+
+    @staticmethod
+    def forward(ctx, x):
+        gain = KeepsGainOfFirstMode.gain(x)
+        ctx.save_for_backward(gain)
+        return x * gain
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * ctx.saved_tensors[0]
+
+
+class KeepsGain(KeepsGainOfFirstMode):
+    """The same, by operators that autocast leaves alone; whether inference tensors may be kept is another matter."""
+
+    GAINS: dict = {}
+
+    @staticmethod
+    def forward(ctx, x):
+        key = x.shape[-1], x.dtype, x.device
+        if key not in KeepsGain.GAINS:
+            turn = torch.linspace(0.1, 1.0, x.shape[-1], dtype=x.dtype, device=x.device)
+            KeepsGain.GAINS[key] = (turn[:, None] * turn[None]).sum(0)
+        ctx.save_for_backward(KeepsGain.GAINS[key])
+        return x * KeepsGain.GAINS[key]
+
+
+kills.append(pb.case(KeepsGainOfFirstMode, torch.randn(3, 4).requires_grad_()))
+spares.append(pb.case(KeepsGain, torch.randn(3, 4).requires_grad_()))

@@ -169,3 +169,38 @@ class WrongFactorUnderVmap(LowerFactor):
 
 kills += [pb.case(WrongFactorUnderVmap, definite())]
 spares += [pb.case(LowerFactor, definite())]
+
+
+class RuleDetaches(torch.autograd.Function):
+    """The outputs of a batch are right, and carry no gradient."""
+
+    @staticmethod
+    def forward(x, w):
+        return x * w.tanh()
+
+    @staticmethod
+    def setup_context(ctx, inputs, output):
+        ctx.save_for_backward(*inputs)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy * w.tanh(), dy * x / w.cosh() ** 2
+
+    @staticmethod
+    def vmap(info, in_dims, x, w):
+        x, w = (t if d is None else t.movedim(d, 0) for t, d in zip((x, w), in_dims, strict=True))
+        return x.detach() * w.detach().tanh(), 0
+
+
+class RuleCallsApply(RuleDetaches):
+    @staticmethod
+    def vmap(info, in_dims, x, w):
+        x, w = (t.expand(info.batch_size, *t.shape) if d is None else t.movedim(d, 0) for t, d in zip((x, w), in_dims, strict=True))
+        return RuleCallsApply.apply(x, w), 0
+
+
+kills.append(pb.case(RuleDetaches, torch.randn(3, 4, dtype=torch.float64).requires_grad_(), torch.randn(3, 4, dtype=torch.float64).requires_grad_()))
+spares.append(
+    pb.case(RuleCallsApply, torch.randn(3, 4, dtype=torch.float64).requires_grad_(), torch.randn(3, 4, dtype=torch.float64).requires_grad_())
+)

@@ -22,6 +22,7 @@ from ..locate import locate, locate_at
 from ..probe import Probe
 from ..refusals import refuses
 from ..rounding import rounded_away
+from ..squares import with_squares
 from ..truth import eager
 from ..value import InputVerdict
 from ..variants import Variant, other_branches
@@ -45,7 +46,8 @@ class WrongGradient(Check):
         grad_output the comparison uses non-negative cotangents. Where the gradient is right, flags are turned round, optional arguments left out or,
         where they are None, given (a number or a tensor that forward takes and that changes its output), and the words and whole numbers that the
         code compares an argument with are passed, also for parameters that the sample leaves at their default, and other floats for those. Settings
-        that are right alone are then tried two at a time.
+        that are right alone are then tried two at a time, and a flag that forward refuses with
+        square matrices.
 
     Example:
         ``return 2 * grad_output`` for ``forward = x * x``: the factor x is missing.
@@ -100,6 +102,7 @@ class WrongGradient(Check):
         for variant in chain(other_branches(probe), other_settings(probe), _later(settings.pairs)):
             if time.thread_time() > end:
                 return
+            single, variant = variant, with_squares(variant) or variant
             try:
                 edges = failures(probe, variant.evaluator, new=(variant.path, variant.partner) if variant.guessed else ())
             except UserCodeError as error:
@@ -107,7 +110,7 @@ class WrongGradient(Check):
                     yield self._raises_in_branch(probe, variant, error)
                 continue
             if not edges and not variant.partner:
-                settings.add(variant)
+                settings.add(single)
             for edge in edges:
                 if edge.verdict.none and variant.guessed and edge.verdict.path in (variant.path, variant.partner):
                     continue

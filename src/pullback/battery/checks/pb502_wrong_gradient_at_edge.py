@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -14,22 +16,26 @@ from ...capture.source import text_of_class
 from ...report.finding import Evidence, Finding, Severity
 from .. import tolerance
 from ..base import Check, Skipped
-from ..branches import asks_for, blurred, excused, on_purpose
+from ..branches import asks_about, asks_for, blurred, excused, on_purpose
 from ..breaks import breaks_on_the_way
 from ..contents import other_contents, severity_of
 from ..edges import Edge, failures, gradient_pair
 from ..evaluate import Evaluator, UserCodeError
 from ..locate import locate_at, trusted_eager
 from ..probe import Probe
-from ..special import index_points, points_beside, special_points
+from ..refusals import refuses
+from ..same_calls import same_calls
+from ..special import index_points, loses_finiteness, plain_points, points_beside, special_points
 from ..thresholds import threshold_points
 from ..truth import eager
-from ..value import InputVerdict
+from ..value import InputVerdict, ValueTest
 from ..variants import epsilon_among, other_numbers
 from ..words import gradient_name, told_apart
 
 BUDGET = 0.5
 CONTENTS_BUDGET = 0.2
+SWITCHED_ON = 2.0**-6
+"""A part of the way from a number that switches something off."""
 REGULARISED = 1e-5
 """A gradient that is off by less than this part of itself at special values of its own input is regularised there, not wrong."""
 EPSILONS = 10
@@ -62,13 +68,14 @@ class WrongGradientAtEdge(Check):
         Zeros are the commonest values of all (padding, masks, ReLU outputs); one NaN there spreads through the whole model.
 
     How it is measured:
-        The value test of PB501 at zeros, at equal entries, at every number among the arguments as an input value and a step beside it, and for other
-        values of those numbers (0, negated, 1, ten times, 1e-12), again with entries beside them; where all entries have one sign, with every second
-        one turned (a warning: perhaps the other sign is never meant); with -1 in index arguments where the code asks for negative ones; with other
-        permutations, and with unequal numbers in tuples of equal ones; with entries on either side of the numbers that forward compares its tensors
-        with or clamps them to. At kinks every value between the one-sided
-        derivatives is accepted. Where the test fails, autograd through the forward must pass it at the same point, and other rounding must not move
-        the gradient as far: else nothing is claimed. Arguments that are not differentiated get other contents: an index that repeats or leaves a row
+        The value test of PB501 at zeros, at equal entries, at every number among the arguments as an input value and a step beside it, and for
+        other values of those numbers (0, negated, 1, ten times, 1e-12), again with entries beside them and, where that makes the gradient NaN, at 0
+        and 1; for an axis counted from the other end, for indices of 32 bits instead of 64, and for a scale shaped as the code asks; where all
+        entries have one sign, with every second one turned (a warning: perhaps the other sign is never meant); with -1, or the negative number that
+        the code compares with, in index arguments; with other permutations, and with unequal numbers in tuples of equal ones; with entries on
+        either side of the numbers that forward compares its tensors with or clamps them to. At kinks every value between the one-sided derivatives
+        is accepted. Where the test fails, autograd through the forward must pass it at the same point, and other rounding must not move the
+        gradient as far: else nothing is claimed. Arguments that are not differentiated get other contents: an index that repeats or leaves a row
         out, an empty segment, labels that are all ignored, masks all true and all false, the other sign, others than all 0 or all 1, times that run
         back; where they break what the sample obeys (distinct, positive), it is a warning.
 
@@ -79,9 +86,10 @@ class WrongGradientAtEdge(Check):
         Compute the gradient without dividing by what may be zero, or treat that value by itself.
 
     Limits:
-        A NaN that autograd of the forward gives as well is a note, and so are another choice than autograd's at a kink, a gradient that is off by
-        less than 1e-5 of itself at special values of its own input, and one that turns wrong, as a number changes, where forward itself breaks
-        (jumps, has a pole, refuses): values beyond are outside of what the formula is for.
+        A NaN that autograd of the forward gives as well is a note, so is one where a number and an input are both special, and an error at 32 bits,
+        and so are another choice than autograd's at a kink, a gradient that is off by less than 1e-5 of itself at special values of its own input,
+        and one that turns wrong, as a number changes, where forward itself breaks (jumps, has a pole, refuses): values beyond are outside of what
+        the formula is for.
     """
 
     code = "PB502"
@@ -97,6 +105,7 @@ class WrongGradientAtEdge(Check):
             raise Skipped("the Function looks like a surrogate")
         reported: set[tuple[str, str]] = set()
         yield from self._at_contents(probe, reported)
+        yield from self._at_same_calls(probe)
         end = time.thread_time() + probe.seconds(BUDGET)
         for place in _places(probe):
             for finding, key in self._at(probe, place):
@@ -125,6 +134,28 @@ class WrongGradientAtEdge(Check):
             choice = _other_choice(probe, evaluator, leaf.path)
             if choice is not None:
                 yield self._choice(probe, place.where, leaf.path, *choice), (leaf.path, "note")
+
+    def _at_same_calls(self, probe: Probe) -> Iterator[Finding]:
+        """Judge the gradients where an argument says the same in another way, so that forward returns the same."""
+        for call in same_calls(probe):
+            try:
+                if not failures(probe, call.evaluator):
+                    continue
+                got, what = "another gradient", "returns a wrong gradient"
+            except UserCodeError as error:
+                if error.stage == "forward" or refuses(error):
+                    continue
+                got, what = error.short, "raises"
+            yield self.finding(
+                probe,
+                f"{probe.backward_name} {what} with {call.name}, with which forward returns the same as with {call.usual}",
+                severity="error" if call.meant else "note",
+                evidence=[Evidence(f"backward with {call.name}", got, f"the gradient, as with {call.usual}")],
+                cause=call.cause,
+                certain=True,
+                fix=call.fix,
+                path="",
+            )
 
     def _at_contents(self, probe: Probe, reported: set[tuple[str, str]]) -> Iterator[Finding]:
         """Judge the gradients with other contents of what is not differentiated."""
@@ -163,7 +194,7 @@ class WrongGradientAtEdge(Check):
         share = v.error / max(abs(v.got), abs(v.low), abs(v.high)) if v.error > 0 else math.inf
         regularised = (place.own == v.path and share < REGULARISED) or share < EPSILONS * epsilon_among(place.evaluator, place.number)
         named = place.number if place.number and not asks_for(probe, place.number, place.evaluator) else ""
-        if named and breaks_on_the_way(probe.exact, place.evaluator, named, v.path, probe.settings.seed):
+        if named and _behind(probe, place, edge):
             return self._behind_a_break(probe, place, v, evidence)
         return self.finding(
             probe,
@@ -215,14 +246,37 @@ class WrongGradientAtEdge(Check):
 def _places(probe: Probe) -> Iterator[Place]:
     exact = probe.exact
     source = "" if probe.function is None else text_of_class(probe.function)
-    for point in (*special_points(exact), *threshold_points(probe), *index_points(exact, source)):
+    for point in (*special_points(exact), *threshold_points(probe), *index_points(exact, source, _globals(probe))):
         evaluator = _lean(exact, exact.variant({point.path: point.value}))
         yield Place(f"{point.path} with {point.name}", evaluator, point.path, "error" if point.meant else "warning")
     for variant in other_numbers(probe):
         yield Place(variant.name, _lean(exact, variant.evaluator), number=variant.path)
+        for point in plain_points(variant.evaluator):
+            evaluator = _lean(exact, variant.evaluator.variant({point.path: point.value}))
+            if loses_finiteness(evaluator):
+                yield Place(f"{variant.name} and {point.path} with {point.name}", evaluator, point.path, "note", variant.path)
         for point in points_beside(variant.evaluator, variant.path):
             evaluator = _lean(exact, variant.evaluator.variant({point.path: point.value}))
             yield Place(f"{variant.name} and {point.path} with {point.name}", evaluator, number=variant.path)
+
+
+def _behind(probe: Probe, place: Place, edge: Edge) -> bool:
+    """Whether the number lies beyond a break of forward, counted from where it takes effect; NaN at a whole number needs no way there."""
+    name, seed = place.number, probe.settings.seed
+    start, end = (dict(call.named)[name] for call in (probe.exact, place.evaluator))
+    if edge.kind == "nan" and float(end).is_integer():
+        return False
+    base = probe.exact
+    if isinstance(start, float) and asks_about(probe, name, start):
+        # The sample has switched something off, and the step to where it is on is no break.
+        base = place.evaluator.variant({name: start + SWITCHED_ON * (end - start)})
+        if not ValueTest(base, seed=seed).careful(edge.verdict.path).ok:
+            return False
+    return breaks_on_the_way(base, place.evaluator, name, edge.verdict.path, seed)
+
+
+def _globals(probe: Probe) -> dict[str, Any]:
+    return getattr(inspect.unwrap(probe.function.forward), "__globals__", {}) if probe.function is not None else {}
 
 
 def _lean(base: Evaluator, variant: Evaluator) -> Evaluator:

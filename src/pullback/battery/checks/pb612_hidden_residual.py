@@ -81,13 +81,13 @@ def _matters(origin: Origin, wanted: set[str]) -> bool:
         return False
     if origin.source == "argument":
         return tensor.requires_grad or origin.argument in wanted
-    return origin.source == "inside" and tensor.numel() > 1 and tensor.grad_fn is None
+    return origin.source == "inside" and tensor.numel() > 1 and not origin.has_graph
 
 
 def _origin(origin: Origin) -> str:
     tensor = origin.kept.tensor
     if origin.source == "argument":
         return f"the argument {origin.argument}" + (", which requires grad" if tensor.requires_grad else "")
-    if tensor.grad_fn is not None:
+    if origin.has_graph:
         return "with a graph of its own that forward built"
     return "computed in forward" if origin.source == "inside" else "the same memory at every call"

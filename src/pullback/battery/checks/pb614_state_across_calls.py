@@ -9,11 +9,12 @@ import torch
 from torch import Tensor
 
 from ...capture.observed_calls import observed_backward
-from ...capture.saved import reachable
 from ...report.finding import JSON, Evidence, Finding
 from .. import tolerance
 from ..base import Check
-from ..evaluate import Arguments, Evaluator, Outcome, UserCodeError
+from ..evaluate import Evaluator, Outcome, UserCodeError
+from ..keeping import shown
+from ..other_calls import fixed_cotangents, held_tensors, other_entries, other_inputs, other_modes
 from ..picture import differences, picture
 from ..probe import Probe
 from ..state import pristine
@@ -45,8 +46,9 @@ class StateAcrossCalls(Check):
     How it is measured:
         Two calls with different inputs, sizes where forward takes them, run before their two backwards, in both orders: gradients must be those of
         the calls alone, and what was returned must not change later. Each dtype runs first from the state in which the op was found, then after
-        another dtype. Buffers that forward updates must not be updated once more by backward. A call must give what it gives alone after another one
-        with other indices or constants, as long as the same call twice gives the same. Tensors are kept alive throughout, so that caches by
+        another dtype, and after a call under ``torch.inference_mode()``, ``torch.no_grad()`` or autocast. Buffers that forward updates must not be
+        updated once more by backward. A call must give what it gives alone after another one with other indices or constants, as long as the same
+        call twice gives the same. Tensors are kept alive throughout, so that caches by
         address stay right.
 
     Example:
@@ -55,6 +57,9 @@ class StateAcrossCalls(Check):
 
     Instead:
         Keep what belongs to a call on its ctx; return fresh tensors; put everything that matters into the key of a cache.
+
+    Limits:
+        A cache that is right but for tensors made under ``torch.inference_mode()``, which a later call cannot save, is a note.
 
     References:
         pytorch/pytorch#16947, pytorch/pytorch#96136.
@@ -68,14 +73,15 @@ class StateAcrossCalls(Check):
     def run(self, probe: Probe) -> Iterator[Finding]:
         self.alive: list[object] = []
         with pristine(probe.pristine, probe.target):
-            finding = self._interleaved(probe) or self._shared(probe) or self._dtypes(probe) or self._updates(probe) or self._stale(probe)
+            found = [self._interleaved, self._shared, self._dtypes, self._updates, self._stale, self._modes]
+            finding = next((f for find in found if (f := find(probe)) is not None), None)
         self.alive.clear()
         if finding is not None:
             yield finding
 
     def _interleaved(self, probe: Probe) -> Finding | None:
         first = probe.native
-        for second, how in _seconds(first):
+        for second, how in other_inputs(first):
             try:
                 alone = self._call(probe, first), self._call(probe, second)
                 overwritten = _overwritten(first, alone[0])
@@ -106,7 +112,7 @@ class StateAcrossCalls(Check):
     def _backward(self, probe: Probe, evaluator: Evaluator, outcome: Outcome) -> _Call:
         outputs = [copy_tensor(y) for y in outcome.outputs]
         with observed_backward(*probe.baseline.functions) as calls:
-            gradients = evaluator.vjp(outcome, _cotangents(outcome))
+            gradients = evaluator.vjp(outcome, fixed_cotangents(outcome))
         returned = [(g, copy_tensor(g)) for call in calls for g in call.gradients if isinstance(g, Tensor)]
         call = _Call(outcome, outputs, gradients, [None if g is None else copy_tensor(g) for g in gradients], returned)
         self.alive.append(call)
@@ -128,7 +134,7 @@ class StateAcrossCalls(Check):
             repeated = [[copy_tensor(y) for y in evaluator.forward(calm).outputs] for _ in range(2)]
             outcome = evaluator.forward(shared)
             before = [copy_tensor(a) for a in shared.args if isinstance(a, Tensor)]
-            evaluator.vjp(outcome, _cotangents(outcome))
+            evaluator.vjp(outcome, fixed_cotangents(outcome))
             if not all(map(same, before, [a.detach() for a in shared.args if isinstance(a, Tensor)])):
                 return None
             after = evaluator.forward(shared)
@@ -170,21 +176,48 @@ class StateAcrossCalls(Check):
                     return self._after(probe, before, dtype, *gap)
         return None
 
+    def _modes(self, probe: Probe) -> Finding | None:
+        """Find a call that raises, or returns something else, once the op has run in inference mode, without grad or under autocast."""
+        evaluator = probe.native
+        for mode, name in other_modes(next((leaf.template.device.type for leaf in evaluator.wanted), "cpu")):
+            probe.pristine.restore()
+            try:
+                expected = self._call(probe, evaluator)
+                probe.pristine.restore()
+                with mode:
+                    self.alive.append(evaluator.forward())
+            except UserCodeError:
+                continue
+            try:
+                got = self._call(probe, evaluator)
+            except UserCodeError as error:
+                return self._after_mode(probe, name, f"{error.stage} raises", error.short, "as alone")
+            gap = _output_gap(got, expected) or _gap(evaluator, got.copies, expected.copies)
+            if gap is not None and self._settled(probe, evaluator, expected):
+                return self._after_mode(probe, name, *gap)
+        return None
+
+    def _settled(self, probe: Probe, evaluator: Evaluator, expected: _Call) -> bool:
+        """Whether a second call like the first gives what the first gives."""
+        probe.pristine.restore()
+        self._call(probe, evaluator)
+        return _gap(evaluator, self._call(probe, evaluator).copies, expected.copies) is None
+
     def _updates(self, probe: Probe) -> Finding | None:
         """Find a buffer that forward updates and that backward updates in just the same way once more."""
         evaluator = probe.native
         first, second = evaluator.arguments(), evaluator.arguments()
         try:
-            before = _values(evaluator, first)
+            before = held_tensors(evaluator, first)
             outcome = evaluator.forward(first)
-            once = _values(evaluator, first)
+            once = held_tensors(evaluator, first)
             if all(map(same, before.values(), once.values())):
                 return None
-            evaluator.vjp(outcome, _cotangents(outcome))
-            both = _values(evaluator, first)
+            evaluator.vjp(outcome, fixed_cotangents(outcome))
+            both = held_tensors(evaluator, first)
             evaluator.forward(second)
             evaluator.forward(second)
-            twice = _values(evaluator, second)
+            twice = held_tensors(evaluator, second)
         except UserCodeError:
             return None
         for path, value in both.items():
@@ -196,7 +229,7 @@ class StateAcrossCalls(Check):
     def _stale(self, probe: Probe) -> Finding | None:
         """Find a call that gets what was kept of an earlier one with other contents, though the same call twice gives the same."""
         first = probe.native
-        for second, what in _other_contents(first):
+        for second, what in other_entries(first):
             probe.pristine.restore()
             try:
                 expected = self._call(probe, second)
@@ -260,6 +293,18 @@ class StateAcrossCalls(Check):
             path="",
         )
 
+    def _after_mode(self, probe: Probe, name: str, what: str, got: str, expected: str) -> Finding:
+        return self.finding(
+            probe,
+            f"{probe.target.name} behaves differently once it has run under {name}",
+            severity="note" if "nference tensor" in got else "error",
+            evidence=[Evidence(f"a call after one under {name}: {what}", got, expected)],
+            cause="what was made in that mode is kept and used again: an inference tensor, which cannot be saved, or one that lacks grad or digits",
+            certain=True,
+            fix="keep nothing between calls, or make what is kept under torch.inference_mode(False), torch.no_grad() and the dtype it needs",
+            path="",
+        )
+
     def _kept(self, probe: Probe, what: str, where: str, got: str, expected: str) -> Finding:
         return self.finding(
             probe,
@@ -284,39 +329,6 @@ class StateAcrossCalls(Check):
         )
 
 
-def _seconds(first: Evaluator) -> Iterator[tuple[Evaluator, str]]:
-    """Yield the same call with other values, and with fewer rows."""
-    floating = [leaf for leaf in first.leaves if differentiable(leaf.template) and leaf.template.layout is torch.strided]
-    leaves = [leaf for leaf in floating if leaf.wanted]
-    yield first.variant({leaf.path: _other(leaf.template) for leaf in floating}), "with other values"
-    rows = {leaf.template.shape[0] for leaf in leaves if leaf.template.dim()}
-    if len(rows) == 1 and (n := rows.pop()) > 1:
-        dense = [leaf for leaf in first.leaves if leaf.template.dim() and leaf.template.layout is torch.strided]
-        fewer = {leaf.path: copy_tensor(leaf.template[: n - 1]) for leaf in dense if leaf.template.shape[0] == n}
-        yield first.variant(fewer), "of different sizes"
-
-
-def _other(t: Tensor) -> Tensor:
-    """Other values of the same kind: the tensor's own in another order, scaled by an exact factor."""
-    moved = t.detach().flatten().roll(1).view(t.shape) if t.numel() > 1 else t.detach()
-    return copy_tensor(moved * 1.125, like=t)
-
-
-def _other_contents(first: Evaluator) -> Iterator[tuple[Evaluator, str]]:
-    """Yield the same call with the entries of its index arguments in another order, and with other numbers in what is not differentiated."""
-    fixed = [leaf for leaf in first.leaves if not leaf.wanted and leaf.template.layout is torch.strided and leaf.template.numel() > 1]
-    for leaf in fixed:
-        t = leaf.template
-        moved = _other(t) if differentiable(t) else copy_tensor(t.roll(1, max(range(t.dim()), key=t.size)), like=t)
-        if t.dtype is not torch.bool and not same(moved, t) and (differentiable(t) or not _offsets(t)):
-            yield first.variant({leaf.path: moved}), leaf.path
-
-
-def _offsets(t: Tensor) -> bool:
-    """Whether an index argument is likely to hold where segments begin: another order is none."""
-    return t.dim() == 1 and int(t[0]) == 0 and bool((t.diff() >= 0).all())
-
-
 def _changed(evaluator: Evaluator, got: _Call, expected: _Call) -> tuple[str, str, str] | None:
     gap = _output_gap(got, expected)
     if gap is not None:
@@ -325,15 +337,6 @@ def _changed(evaluator: Evaluator, got: _Call, expected: _Call) -> tuple[str, st
         if differentiable(a) and not same(a, b) and (far := _far(a, b)) is not None:
             return path, *far
     return _gap(evaluator, got.copies, expected.copies)
-
-
-def _cotangents(outcome: Outcome) -> list[Tensor]:
-    """Signed cotangents that depend on nothing but the position."""
-    made = []
-    for y in outcome.live:
-        signs = torch.arange(y.numel(), dtype=torch.float64).add(1).mul(2.399963).sin().round(decimals=3)
-        made.append(torch.empty_like(y, memory_format=torch.preserve_format).detach().copy_(signs.view(y.shape)))
-    return made
 
 
 def _overwritten(evaluator: Evaluator, call: _Call) -> str:
@@ -384,11 +387,4 @@ def _output_gap(got: _Call, expected: _Call) -> tuple[str, str, str] | None:
 
 
 def _kind(t: Tensor | None) -> str:
-    return "None" if t is None else f"{str(t.dtype).removeprefix('torch.')}{list(t.shape)}"
-
-
-def _values(evaluator: Evaluator, arguments: Arguments) -> dict[str, Tensor]:
-    """Copies of all tensors that the arguments hold and that are not differentiated."""
-    names = [name for name, _ in evaluator.named]
-    found = [pair for name, value in zip(names, (*arguments.args, *arguments.kwargs.values()), strict=True) for pair in reachable(value, name)]
-    return {path: copy_tensor(t) for path, t in found if not t.requires_grad}
+    return "None" if t is None else shown(t)

@@ -14,6 +14,7 @@ from ..more_axes import Reranked, other_ranks, symmetric_only
 from ..one_number import Reshaped, refused_shapes
 from ..probe import Probe
 from ..refusals import blames_torch
+from ..settings_at_sizes import Together, settings_at_sizes
 from ..size_sweep import Sweep, Trial
 from ..sizes import Resizer
 from ..words import gradient_name
@@ -42,6 +43,7 @@ class WrongForSomeSizes(Check):
         is a warning, and so is an error of backward where the code asks for the rank, or where forward counts its axes from the end. The gradient
         of a matrix that holds for symmetric ones only is judged for those. A differentiated argument of one number is tried as a tensor without
         dimensions and as one of shape [1]: an error of backward is a note where forward gives the same, since one of the shapes may never be meant.
+        Where nothing was found, other settings (flags, words, small whole numbers) are tried together with two odd sizes (a warning).
 
     Example:
         ``for i in range(0, n, step): grad_w = ...`` (overwritten by each chunk); ``n // 64`` blocks; ``row * width`` in 16 bits.
@@ -74,6 +76,10 @@ class WrongForSomeSizes(Check):
             for other in other_ranks(probe):
                 found = True
                 yield self._of_rank(probe, other)
+        if sweep.values and not found and not halves_in_forward(probe):
+            for together in settings_at_sizes(probe, sweep):
+                found = True
+                yield self._together(probe, together)
         for reshaped in refused_shapes(probe):
             found = True
             yield self._of_shape(probe, reshaped)
@@ -113,6 +119,22 @@ class WrongForSomeSizes(Check):
             evidence=[Evidence(f"with {where}", other.error.short, f"{name} of shape {list(other.shape)}")],
             cause=f"backward gives {name} the shape that {other.path} has in the sample, whatever shape it has",
             fix=f"Return {name}.reshape({other.path}.shape), or refuse the shape in forward.",
+            path=other.path,
+        )
+
+    def _together(self, probe: Probe, together: Together) -> Finding:
+        where = f"{together.variant.name} and {together.symbol.said} = {together.size}"
+        value, error = together.value, together.error
+        what = "raises" if value is None else f"returns a wrong {gradient_name(value.path)}"
+        shown = [] if error is None else [Evidence(f"with {where}", error.short, "a gradient, or a refusal in forward")]
+        return self.finding(
+            probe,
+            f"{probe.backward_name} {what} with {where}; with either of the two it is right",
+            severity="warning",
+            evidence=shown if value is None else [value.evidence(f"with {where}, {value.path} moved along a random direction")],
+            cause=f"what {together.variant.path} changes at the end of an axis (a shorter window, a padded tail) is not in backward",
+            fix="Compute in backward how many entries forward took there, or refuse such sizes in forward.",
+            path=None if value is None else value.path,
         )
 
     def _wrong(self, probe: Probe, trial: Trial) -> Finding:

@@ -38,7 +38,8 @@ class VmapMismatch(Check):
     How it is measured:
         For Functions with ``setup_context`` and either ``generate_vmap_rule = True`` or a ``vmap`` of their own: three different samples, batched
         along the first and the last dimension of every choice of inputs (of each input alone, where there are many): forward, gradients and second
-        derivatives (vmap of grad of grad), against a loop. For ops of torch.library with a rule of their own (``register_vmap``): the outputs.
+        derivatives (vmap of grad of grad), against a loop; and, for a rule of the Function's own, the gradient
+        of the batched call. For ops of torch.library with a rule of their own (``register_vmap``): the outputs.
 
     Example:
         A ``vmap`` that forgets to move the batch dimension, or takes every input to be batched.
@@ -78,6 +79,9 @@ class VmapMismatch(Check):
                 if found is not None:
                     yield self._wrong(probe, what, how, found)
                     return
+        lost = _lost_through(op, samples, probe.function)
+        if lost is not None:
+            yield self._through(probe, lost)
         if not tried and refusal:
             raise Unsupported(refusal)
 
@@ -91,6 +95,36 @@ class VmapMismatch(Check):
             fix=_fix(probe.function),
             attachments=found.picture(found.path),
         )
+
+    def _through(self, probe: Probe, found: Gap) -> Finding:
+        return self.finding(
+            probe,
+            f"the gradient through torch.vmap of {owner(probe)} is another than a loop's over the samples",
+            evidence=[
+                replace(found.evidence(f"{BATCH} samples, vmap first and then the gradient: {found.path}"), why_tolerance=tolerance.WHY_LINEAR)
+            ],
+            cause="the vmap rule computes by itself, and what it does there (detach, numpy, other operators) has another gradient than backward",
+            fix="in vmap, move the batch dimensions and call apply again, so that backward is used",
+            attachments=found.picture(found.path),
+        )
+
+
+def _lost_through(op: Functional, samples: Samples, function: type[torch.autograd.Function] | None) -> Gap | None:
+    """How the gradient of a batched call differs from those of the calls one by one, for a rule of the Function's own; None where it does not."""
+    if function is None or op_behind(function) is not None or function.vmap is torch.autograd.Function.vmap:
+        return None
+    how = (0,) * len(op.points)
+    batched = [torch.stack(samples(p)) for p in op.points]
+
+    def through(*inputs: Tensor) -> tuple[Tensor, ...]:
+        cotangents = tuple(c.expand(BATCH, *c.shape).clone() for c in op.cotangents)
+        return torch.func.vjp(torch.vmap(op.call, in_dims=how), *inputs)[1](cotangents)
+
+    try:
+        expected = _loop(_gradient_of(op), how, batched)
+        return _gap(op, "the gradients", held(through, *batched), expected)
+    except Exception:
+        return None
 
 
 def _offered(function: type[torch.autograd.Function] | None) -> int:

@@ -61,6 +61,8 @@ def _domains(value: torch.Tensor, from_one: bool) -> Iterator[tuple[str, Mapping
         yield "0/1", lambda t: (t > t.median()).to(t.dtype)
     yield "small", lambda t: 0.1 * t
     yield "large", lambda t: 10 * t
+    if value.ndim > 1:
+        yield "a vector", lambda t: t.reshape(-1, t.shape[-1])[0]
 
 
 def _first_along(dim: int) -> Mapping:

@@ -105,7 +105,9 @@ def _other_numbers(moment: Moment, names: list[str]) -> Iterator[Change]:
         if spec.kind == "int":
             yield from ({name: Spec("float", value=value)} for value in (0.7, 0.3))
         elif spec.kind == "float":
-            yield from ({name: Spec("float", value=value)} for value in (-0.8, 0.9, 2.5) if value != spec.value)
+            default = moment.trait(name).defaults.get("float", 0.0)
+            # A bound of 7 that no entry reaches is not meant to be one of -0.8, above which all lie.
+            yield from ({name: Spec("float", value=v)} for v in (-0.8, 0.9, 2.5) if v != spec.value and (v > 0 or not default > 0))
         elif spec.kind == "tensor":
             yield from ({name: spec.with_(draw=draw)} for draw in ("positive", "wide") if draw != spec.draw)
 

@@ -10,7 +10,8 @@ from torch import Tensor
 from ..explain import Hypothesis
 from ..mismatch import Fit, Mismatch
 
-NUDGE = 1e-11
+NUDGE = 2.0**-7
+"""How far inputs are moved, in units of the narrow dtype: it cannot tell, and every wider one can."""
 NARROW = (torch.float32, torch.float16, torch.bfloat16)
 
 
@@ -37,15 +38,19 @@ def _rounded(m: Mismatch, dtype: torch.dtype) -> bool:
     unit = torch.finfo(dtype).eps
     gap: Tensor = (m.got - m.expected).abs()
     small = gap <= 16 * unit * m.expected.abs() + 4 * unit * unit * m.expected.abs().max()
-    return bool(small.all()) and float(gap.max()) > 1e-2 * unit * float(m.expected.abs().max()) and (_representable(m.got, dtype) or _stepped(m))
+    return (
+        bool(small.all())
+        and float(gap.max()) > 1e-2 * unit * float(m.expected.abs().max())
+        and (_representable(m.got, dtype) or _stepped(m, NUDGE * unit))
+    )
 
 
 def _representable(got: Tensor, dtype: torch.dtype) -> bool:
     return bool((got.to(dtype).to(got.dtype) == got).all())
 
 
-def _stepped(m: Mismatch) -> bool:
+def _stepped(m: Mismatch, nudge: float) -> bool:
     """Whether most elements stay the same to the last bit when the inputs move by less than narrow numbers can tell."""
-    moved = m.nudged(NUDGE)
+    moved = m.nudged(nudge)
     right = m.expected != 0
     return moved is not None and moved.shape == m.got.shape and bool(right.any()) and float((moved == m.got)[right].double().mean()) > 0.5

@@ -1,0 +1,69 @@
+"""Other calls of the same op, to be made before or after one: with other values, fewer rows, other indices, in other modes of torch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+
+import torch
+from torch import Tensor
+
+from ..capture.saved import reachable
+from .evaluate import Arguments, Evaluator, Outcome
+from .tensors import copy_tensor, differentiable, same
+
+
+def other_modes(device: str) -> Iterator[tuple[AbstractContextManager[object], str]]:
+    """Yield the modes in which a program may run an op before it trains with it, and how messages name them."""
+    yield torch.no_grad(), "torch.no_grad()"
+    yield torch.autocast(device, dtype=torch.bfloat16), "torch.autocast to bfloat16"
+    yield torch.inference_mode(), "torch.inference_mode()"
+
+
+def other_inputs(first: Evaluator) -> Iterator[tuple[Evaluator, str]]:
+    """Yield the same call with other values, and with fewer rows."""
+    floating = [leaf for leaf in first.leaves if differentiable(leaf.template) and leaf.template.layout is torch.strided]
+    leaves = [leaf for leaf in floating if leaf.wanted]
+    yield first.variant({leaf.path: _other(leaf.template) for leaf in floating}), "with other values"
+    rows = {leaf.template.shape[0] for leaf in leaves if leaf.template.dim()}
+    if len(rows) == 1 and (n := rows.pop()) > 1:
+        dense = [leaf for leaf in first.leaves if leaf.template.dim() and leaf.template.layout is torch.strided]
+        fewer = {leaf.path: copy_tensor(leaf.template[: n - 1]) for leaf in dense if leaf.template.shape[0] == n}
+        yield first.variant(fewer), "of different sizes"
+
+
+def _other(t: Tensor) -> Tensor:
+    """Other values of the same kind: the tensor's own in another order, scaled by an exact factor."""
+    moved = t.detach().flatten().roll(1).view(t.shape) if t.numel() > 1 else t.detach()
+    return copy_tensor(moved * 1.125, like=t)
+
+
+def other_entries(first: Evaluator) -> Iterator[tuple[Evaluator, str]]:
+    """Yield the same call with the entries of its index arguments in another order, and with other numbers in what is not differentiated."""
+    fixed = [leaf for leaf in first.leaves if not leaf.wanted and leaf.template.layout is torch.strided and leaf.template.numel() > 1]
+    for leaf in fixed:
+        t = leaf.template
+        moved = _other(t) if differentiable(t) else copy_tensor(t.roll(1, max(range(t.dim()), key=t.size)), like=t)
+        if t.dtype is not torch.bool and not same(moved, t) and (differentiable(t) or not _offsets(t)):
+            yield first.variant({leaf.path: moved}), leaf.path
+
+
+def _offsets(t: Tensor) -> bool:
+    """Whether an index argument is likely to hold where segments begin: another order is none."""
+    return t.dim() == 1 and int(t[0]) == 0 and bool((t.diff() >= 0).all())
+
+
+def held_tensors(evaluator: Evaluator, arguments: Arguments) -> dict[str, Tensor]:
+    """Copies of all tensors that the arguments hold and that are not differentiated."""
+    names = [name for name, _ in evaluator.named]
+    found = [pair for name, value in zip(names, (*arguments.args, *arguments.kwargs.values()), strict=True) for pair in reachable(value, name)]
+    return {path: copy_tensor(t) for path, t in found if not t.requires_grad}
+
+
+def fixed_cotangents(outcome: Outcome) -> list[Tensor]:
+    """Signed cotangents that depend on nothing but the position."""
+    made = []
+    for y in outcome.live:
+        signs = torch.arange(y.numel(), dtype=torch.float64).add(1).mul(2.399963).sin().round(decimals=3)
+        made.append(torch.empty_like(y, memory_format=torch.preserve_format).detach().copy_(signs.view(y.shape)))
+    return made
