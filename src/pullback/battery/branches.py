@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .deliberate import deliberate_inputs
+from .deliberate import deliberate_inputs, hands_on
 from .edges import Edge
 from .evaluate import Evaluator, UserCodeError
 from .filled import in_place_of_none, other_defaults, other_float, shown
@@ -99,9 +99,21 @@ def other_cuts(probe: Probe) -> Iterator[Variant]:
             yield from (Variant(slot.name, f"{slot.name}={n}", exact.extended([*before, n]), passed=False) for n in values)
 
 
+def left_out(probe: Probe) -> Iterator[tuple[Slot, list[Any]]]:
+    """Yield the parameters that the sample leaves at their default, each with the defaults of those before it."""
+    evidence = evidence_of(probe)
+    if evidence is not None and not any(slot.star for slot in evidence.slots):
+        yield from _left_out(probe, evidence)
+
+
 def excused(probe: Probe, variant: Variant, edge: Edge) -> bool:
-    """Whether a setting makes the Function a surrogate (hard sampling, rounding), which it is not as in the sample."""
+    """Whether a setting makes the Function a surrogate (hard sampling, rounding), which it is not as in the sample.
+
+    Where a flag makes forward hand its input on as it is (dropout in evaluation), the gradient has to be handed on too: at the sample it is right.
+    """
     path = edge.verdict.path
+    if isinstance(variant.value, bool) and hands_on(variant.evaluator, path):
+        return False
     if not deliberate_inputs(variant.evaluator, [edge.verdict], probe.settings.seed):
         return False
     return not deliberate_inputs(probe.exact, [v for v in probe.value.inputs.values() if v.path == path], probe.settings.seed)

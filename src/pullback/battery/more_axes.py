@@ -24,8 +24,14 @@ BUDGET = 0.15
 _ASKED = re.compile(
     r"\b(\w+)\.(?:dim\(\)|ndim\b|ndimension\(\))|len\((\w+)\.(?:shape|size\(\))\)|\b(\w+)\.(?:view|reshape)\(-1, ?[^-)]|\b(\w+)\.shape\[:-1\]"
 )
-_FOLDED = r"\b{}\.(?:(?:view|reshape)\([^)]*, ?-1\)|flatten\([12]|shape\[2:\])"
-"""How forward folds the last axes of an argument: only then is one more there meant, since indexing takes any number of them."""
+_FOLDED = (
+    r"\b{0}\.(?:(?:view|reshape)\([^)]*, ?-1\)|flatten\([12]|shape\[2:\])"
+    r"|\[1\] ?\* ?\(?{0}\.(?:dim\(\)|ndim) ?- ?2|\brange\(2, ?{0}\.(?:dim\(\)|ndim)"
+)
+"""How forward folds the last axes of an argument, or lays a vector along its second of any number of axes.
+
+Only then is one more there meant, since indexing takes any number of them.
+"""
 _COMPARED = re.compile(r"(?:\b(\w+)\.(?:dim\(\)|ndim|ndimension\(\))|len\((\w+)\.shape\)) *(==|!=|<=|<|>=|>) *(\d)")
 """A rank that is asked for by its number: only then may an argument have an axis less than in the sample."""
 _FROM_THE_END = re.compile(r"\[\.\.\.|\bdim1=-2\b")
@@ -100,8 +106,11 @@ def _changes(evaluator: Evaluator, text: str) -> Iterator[tuple[tuple[str, ...],
         if re.search(_FOLDED.format(re.escape(main.path)), text):
             yield paths, _at_end
     lower = _lower(text)
+    arguments = {name for name, _ in evaluator.named}
+    # A cotangent, or a tensor that was saved: in most code of the rank of the largest argument.
+    others = {rank for name, rank in lower if name not in arguments}
     for leaf in leaves:
-        if (leaf.path, leaf.template.dim() - 1) in lower:
+        if (leaf.path, leaf.template.dim() - 1) in lower or (leaf is main and leaf.template.dim() - 1 in others):
             for dim in range(leaf.template.dim() - 1):
                 yield (leaf.path,), lambda t, dim=dim: t.select(dim, 0).clone()
 
@@ -161,5 +170,9 @@ def _highest(text: str, name: str) -> float:
 
 
 def _lower(text: str) -> set[tuple[str, int]]:
-    """The ranks that the code asks names for: three for `b.dim() == 3`, and for `b.dim() < 4`."""
-    return {(a or b, int(number) - (sign == "<") + (sign == ">")) for a, b, sign, number in _COMPARED.findall(text)}
+    """The ranks that the code asks names for: three for `b.dim() == 3`, and three and four for `b.dim() < 4`."""
+    return {(a or b, rank) for a, b, sign, number in _COMPARED.findall(text) for rank in _told_apart(sign, int(number))}
+
+
+def _told_apart(sign: str, number: int) -> tuple[int, ...]:
+    return (number - 1, number) if sign in ("<", ">=") else (number, number + 1) if sign in (">", "<=") else (number,)

@@ -18,6 +18,7 @@ from ..correct import corrected_line
 from ..diagnose import causes
 from ..edges import agree, by_entry, failures
 from ..evaluate import UserCodeError
+from ..joined import joined_settings
 from ..locate import locate, locate_at
 from ..probe import Probe
 from ..refusals import refuses
@@ -44,8 +45,8 @@ class WrongGradient(Check):
         kinks the interval between the one-sided derivatives; the tolerance is the sum of what was measured. Where backward is not linear in
         grad_output the comparison uses non-negative cotangents. Where the gradient is right, flags are turned round, optional arguments left out or,
         where they are None, given (a number or a tensor that forward takes and that changes its output), and the words and whole numbers that the
-        code compares an argument with are passed, also for parameters that the sample leaves at their default, and other floats for those. Settings
-        that are right alone are then tried two at a time.
+        code compares an argument with are passed, also for parameters that the sample leaves at their default, and other floats for those; an axis
+        is tried with its neighbour in every tensor, two groups with half the channels. Settings that are right alone are then tried two at a time.
 
     Example:
         ``return 2 * grad_output`` for ``forward = x * x``: the factor x is missing.
@@ -97,7 +98,7 @@ class WrongGradient(Check):
         told: set[tuple[str, str]] = set()
         settings = Pairing(probe)
         # Pairs come last, once it is known which single settings are right.
-        for variant in chain(other_branches(probe), other_settings(probe), _later(settings.pairs)):
+        for variant in chain(other_branches(probe), other_settings(probe), joined_settings(probe), _later(settings.pairs)):
             if time.thread_time() > end:
                 return
             try:

@@ -21,6 +21,7 @@ from ..contents import other_contents, severity_of
 from ..edges import Edge, failures, gradient_pair
 from ..evaluate import Evaluator, UserCodeError
 from ..locate import locate_at, trusted_eager
+from ..positions import other_positions
 from ..probe import Probe
 from ..special import index_points, points_beside, special_points
 from ..thresholds import threshold_points
@@ -62,7 +63,8 @@ class WrongGradientAtEdge(Check):
 
     How it is measured:
         The value test of PB501 at zeros, at equal entries, at every number among the arguments as an input value and a step beside it, and for other
-        values of those numbers (0, negated, 1, ten times, 1e-12), again with entries beside them; where all entries have one sign, with every second
+        values of those numbers (0, negated, 1, 1.3 and ten times, 1e-12), again with entries beside them; with a blank that no label is, and with an
+        entry to be skipped that an index holds; where all entries have one sign, with every second
         one turned (a warning: perhaps the other sign is never meant); with -1 in index arguments where the code asks for negative ones; with other
         permutations, and with unequal numbers in tuples of equal ones; with entries on either side of the numbers that forward compares its tensors
         with or clamps them to. At kinks every value between the one-sided
@@ -214,6 +216,8 @@ def _places(probe: Probe) -> Iterator[Place]:
     for point in (*special_points(exact), *threshold_points(probe), *index_points(exact, _source(probe))):
         evaluator = _lean(exact, exact.variant({point.path: point.value}))
         yield Place(f"{point.path} with {point.name}", evaluator, point.path, "error" if point.meant else "warning")
+    for variant in other_positions(probe):
+        yield Place(variant.name, _lean(exact, variant.evaluator))
     for variant in other_numbers(probe):
         yield Place(variant.name, _lean(exact, variant.evaluator), number=variant.path)
         for point in points_beside(variant.evaluator, variant.path):

@@ -26,6 +26,9 @@ _HALVES = re.compile(
     r"chunk\((\w+, *)?(chunks=)?2\b|// ?2\b|int\([^)]*/ ?2\b|::2\b|,? ?2\)\.unbind|unflatten\(|view_as_complex|tensor_split\(|: ?2 ?\* ?\w+\]"
 )
 
+_PARITY = re.compile(r"% ?2\b(?!\.)|& ?1\b(?!\.)|\bodd\b", re.IGNORECASE)
+"""How code that splits in halves says that it knows of odd sizes, and takes them."""
+
 
 class WrongForSomeSizes(Check):
     """backward is wrong, or raises, at sizes other than those of the sample.
@@ -50,9 +53,9 @@ class WrongForSomeSizes(Check):
     Limits:
         The sweep stops after half a second (5 s with ``--thorough``). Sizes that belong together without being equal (n and n - 1, n and n / 2)
         change alone: an error of backward there is a note, unless the size is the batch (an error), or other sizes of the same axis are right (a
-        warning). A gradient that is wrong for every odd size and right for
-        every even one is a note where forward splits in halves (rotary embeddings, gated units), and so is one that is wrong only for sizes below
-        a number among the arguments (a budget, a count of neighbours).
+        warning). A gradient that is wrong for every odd size and right for every even one is a note where forward splits in halves and does not ask
+        for odd sizes (rotary embeddings, gated units), and so is one that is wrong only for sizes below a number among the arguments (a budget, a
+        count of neighbours).
     """
 
     code = "PB625"
@@ -160,7 +163,7 @@ def _right(trial: Trial) -> str:
 
 
 def halves_in_forward(probe: Probe) -> bool:
-    """Whether forward, or a function of its module that it calls, splits an axis into two halves or into pairs."""
+    """Whether forward, or a function of its module that it calls, splits an axis into two halves or into pairs, and nowhere asks for odd sizes."""
     function = probe.function
     forward = inspect.unwrap(function.forward) if function is not None else None
     if not isinstance(forward, FunctionType):
@@ -170,7 +173,7 @@ def halves_in_forward(probe: Probe) -> bool:
     for called in (forward, *(h for h in helpers if isinstance(h, FunctionType) and h.__module__ == forward.__module__)):
         with contextlib.suppress(OSError, TypeError):
             text += inspect.getsource(called)
-    return _HALVES.search(text) is not None
+    return _HALVES.search(text) is not None and _PARITY.search(text) is None
 
 
 def _judged(probe: Probe) -> tuple[str, ...]:
