@@ -34,6 +34,8 @@ Only then is one more there meant, since indexing takes any number of them.
 """
 _COMPARED = re.compile(r"(?:\b(\w+)\.(?:dim\(\)|ndim|ndimension\(\))|len\((\w+)\.shape\)) *(==|!=|<=|<|>=|>) *(\d)")
 """A rank that is asked for by its number: only then may an argument have an axis less than in the sample."""
+_BETWEEN = re.compile(r"\b(\w+)\.(?:dim\(\)|ndim) *(?:==|!=|<=|<|>=|>) *(\w+)\.(?:dim\(\)|ndim)")
+"""Two ranks that are compared with each other."""
 _FROM_THE_END = re.compile(r"\[\.\.\.|\bdim1=-2\b")
 """How code says that any number of axes may come before those that it works on."""
 
@@ -78,7 +80,7 @@ def other_ranks(probe: Probe) -> Iterator[Reranked]:
         evaluator = probe.exact.variant({path: change(leaves[path].template) for path in paths})
         usual = leaves[paths[0]].template.dim()
         rank = change(leaves[paths[0]].template).dim()
-        if rank > usual and not _taken(probe, evaluator, leading=change is _in_front):
+        if change in (_in_front, _at_end) and not _taken(probe, evaluator, leading=change is _in_front):
             continue
         try:
             edges = failures(probe, evaluator)
@@ -113,6 +115,26 @@ def _changes(evaluator: Evaluator, text: str) -> Iterator[tuple[tuple[str, ...],
         if (leaf.path, leaf.template.dim() - 1) in lower or (leaf is main and leaf.template.dim() - 1 in others):
             for dim in range(leaf.template.dim() - 1):
                 yield (leaf.path,), lambda t, dim=dim: t.select(dim, 0).clone()
+    yield from _as_large_as_others(leaves, text)
+
+
+def _as_large_as_others(leaves: list[Leaf], text: str) -> Iterator[tuple[tuple[str, ...], Callable[[Tensor], Tensor]]]:
+    """An argument of fewer axes in the shape of another, where the code asks whether both have as many (one gate a head, or one a channel)."""
+    by_path = {leaf.path: leaf.template for leaf in leaves}
+    for one, other in _BETWEEN.findall(text):
+        for a, b in ((one, other), (other, one)):
+            small, large = by_path.get(a), by_path.get(b)
+            if small is not None and large is not None and small.dim() < large.dim() and differentiable(small):
+                yield (a,), lambda t, shape=large.shape: _spread(t, shape)
+
+
+def _spread(t: Tensor, shape: torch.Size) -> Tensor:
+    wide = t.reshape(*t.shape, *[1] * (len(shape) - t.dim())) if shape[: t.dim()] == t.shape else t
+    try:
+        wide = wide.expand(shape)
+    except RuntimeError:
+        return t
+    return wide * torch.linspace(0.75, 1, wide.numel(), dtype=torch.float64).to(t).reshape(shape)
 
 
 def _together(main: Leaf, leaves: list[Leaf]) -> list[tuple[str, ...]]:

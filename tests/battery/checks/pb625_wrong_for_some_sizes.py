@@ -920,3 +920,29 @@ class CountsAxesOfCotangents(ShiftsChannels):
 
 kills += [pb.case(ShiftsChannelsOfImages, x(2, 3, 5), x(3)), pb.case(CountsAxesOfCotangents, x(2, 3, 2, 4), x(3))]
 spares += [pb.case(ShiftsChannels, x(2, 3, 5), x(3)), pb.case(ShiftsChannels, x(2, 3, 2, 4), x(3))]
+
+
+class Gates(torch.autograd.Function):
+    """One gate for each row, or one for each entry."""
+
+    @staticmethod
+    def forward(ctx, x, gate):
+        ctx.save_for_backward(x, gate)
+        return x.exp() * (gate if gate.ndim == x.ndim else gate[..., None])
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, gate = ctx.saved_tensors
+        d = dy * x.exp()
+        return (d * gate, d) if gate.ndim == x.ndim else (d * gate[..., None], d.sum(-1))
+
+
+class GatesRows(Gates):
+    @staticmethod
+    def backward(ctx, dy):
+        dx, dgate = Gates.backward(ctx, dy)
+        return dx, dgate if dgate.shape != dy.shape else dgate.mean(-1, keepdim=True).expand(dy.shape)
+
+
+kills.append(pb.case(GatesRows, x(2, 3, 4), x(2, 3)))
+spares.append(pb.case(Gates, x(2, 3, 4), x(2, 3)))
