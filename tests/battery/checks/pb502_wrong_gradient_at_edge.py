@@ -882,29 +882,27 @@ spares.append(pb.case(TurnsPages, x(2, 3, 4, 5), 2, 3, 4, 5, 0))
 
 
 class Samples(torch.autograd.Function):
-    """Weighted copies at a rate: how many there are is rounded."""
+    """Values between entries, at a rate: how many there are is rounded."""
 
     @staticmethod
-    def places(count, rate, like):
-        return (torch.arange(int(count * rate), dtype=like.dtype, device=like.device) / rate).clamp(max=count - 1)
+    def weights(count, many, step, like):
+        at = torch.arange(many, dtype=like.dtype, device=like.device) * step
+        return (1 - (at[:, None] - torch.arange(count, dtype=like.dtype, device=like.device)).abs()).clamp(min=0)
 
     @staticmethod
     def forward(ctx, x, rate):
-        at = Samples.places(len(x), rate, x)
         ctx.count, ctx.rate = len(x), rate
-        return x[at.long()] * (1 + at)
+        return Samples.weights(len(x), int(len(x) * rate), 1 / rate, x) @ x
 
     @staticmethod
     def backward(ctx, dy):
-        at = Samples.places(ctx.count, ctx.rate, dy)
-        return dy.new_zeros(ctx.count).index_add_(0, at.long(), dy * (1 + at)), None
+        return Samples.weights(ctx.count, len(dy), 1 / ctx.rate, dy).mT @ dy, None
 
 
 class SamplesByCount(Samples):
     @staticmethod
     def backward(ctx, dy):
-        at = Samples.places(ctx.count, len(dy) / ctx.count, dy)
-        return dy.new_zeros(ctx.count).index_add_(0, at.long()[: len(dy)], dy * (1 + at)[: len(dy)]), None
+        return Samples.weights(ctx.count, len(dy), ctx.count / max(len(dy), 1), dy).mT @ dy, None
 
 
 kills.append(pb.case(SamplesByCount, x(6), 2.0))
