@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .deliberate import CHANGED_ON_PURPOSE, deliberate_inputs
+from .deliberate import CHANGED_ON_PURPOSE, deliberate_inputs, hands_on
 from .edges import Edge
 from .evaluate import Evaluator, UserCodeError
 from .filled import in_place_of_none, other_defaults, other_float, shown
@@ -98,6 +98,18 @@ def other_cuts(probe: Probe) -> Iterator[Variant]:
         if isinstance(slot.default, int) and not isinstance(slot.default, bool) and _CUT.search(slot.name):
             values = [n for n in PIECES if n != slot.default]
             yield from (Variant(slot.name, f"{slot.name}={n}", exact.extended([*before, n]), passed=False) for n in values)
+
+
+def left_out(probe: Probe) -> Iterator[tuple[Slot, list[Any]]]:
+    """Yield the parameters that the sample leaves at their default, each with the defaults of those before it."""
+    evidence = evidence_of(probe)
+    if evidence is not None and not any(slot.star for slot in evidence.slots):
+        yield from _left_out(probe, evidence)
+
+
+def switches_off(variant: Variant, edge: Edge) -> bool:
+    """Whether a flag makes forward hand its input on as it is (dropout in evaluation): then the gradient has to be handed on too."""
+    return isinstance(variant.value, bool) and hands_on(variant.evaluator, edge.verdict.path)
 
 
 def excused(probe: Probe, evaluator: Evaluator, edge: Edge) -> bool:

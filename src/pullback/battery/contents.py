@@ -37,12 +37,14 @@ class Content:
         name: What is special, in words: ``"every entry equal"``.
         value: The argument's value.
         contract: What the sample obeys and this value does not, in words; empty where there is nothing of the kind.
+        doubtful: Whether nothing in the sample says that such values ever come.
     """
 
     path: str
     name: str
     value: Tensor
     contract: str = ""
+    doubtful: bool = False
 
     @property
     def where(self) -> str:
@@ -72,7 +74,7 @@ def severity_of(probe: Probe, content: Content, evaluator: Evaluator, edge: Edge
     if edge.kind == "nan too":
         return None if content.contract else "note"
     if not content.contract:
-        return "error"
+        return "warning" if content.doubtful else "error"
     if differentiable(content.value):
         return "warning"
     pair = gradient_pair(probe, evaluator, eager(evaluator), edge.verdict.path)
@@ -135,12 +137,20 @@ def _of_indices(leaf: Leaf, evaluator: Evaluator, ignored: dict[str, int]) -> It
         emptied[0] += emptied[-1]
         emptied[-1] = 0
         yield Content(leaf.path, "the last count 0", emptied)
+    for classes in _classes(t, evaluator):
+        yield Content(leaf.path, f"some entries {classes}, one past the last class", _with(t, slice(0, None, 3), classes), doubtful=True)
     rows = flat.reshape(1, -1) if t.dim() == 1 else t.reshape(-1, t.shape[-1])
     distinct = rows.shape[1] > 1 and all(row.unique().numel() == row.numel() for row in rows)
     contract = f"the entries of {leaf.path} are distinct" if distinct else ""
     if flat.unique().numel() > 1:
         yield Content(leaf.path, "the smallest entry for the largest", t.where(t != t.max(), t.min()), contract)
         yield Content(leaf.path, "every entry equal", torch.full_like(t, int(flat[0])), contract)
+
+
+def _classes(labels: Tensor, evaluator: Evaluator) -> set[int]:
+    """How many classes there are, where labels point into the last axis of an input; forward may take the number itself for none of them."""
+    rows = {leaf.template.shape[-1] for leaf in evaluator.wanted if leaf.template.dim() > 1 and leaf.template.shape[:-1] == labels.shape}
+    return {n for n in rows if int(labels.max()) < n}
 
 
 def _with(t: Tensor, where: slice, number: int) -> Tensor:

@@ -16,6 +16,7 @@ from .linear_inputs import lacks_plain_factor
 from .special import numbers_among
 from .steered import steered_by
 from .tensors import copy_tensor, differentiable
+from .untrained import untrained_row
 from .value import InputVerdict, spread
 
 _WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[A-Z]")
@@ -67,6 +68,8 @@ def deliberate_inputs(evaluator: Evaluator, wrong: Sequence[InputVerdict], seed:
             found[verdict.path] = (
                 f"forward jumps as {verdict.path} moves (a rounding, sign or comparison); backward is not the derivative between jumps"
             )
+        elif name := untrained_row(evaluator, verdict.path):
+            found[verdict.path] = f"the row that {name} names is not trained, and forward does not read {name}"
         elif _straight_through_by_name(evaluator, verdict.path, seed):
             found[verdict.path] = "the Function calls itself straight-through, and backward hands grad_output on as it is, or zero"
         elif word := _says_another_map(evaluator):
@@ -85,6 +88,12 @@ def deliberate_inputs(evaluator: Evaluator, wrong: Sequence[InputVerdict], seed:
         elif returned and not verdict.moves:
             found.setdefault(verdict.path, "forward returns another input unchanged and ignores this one: its gradient is injected")
     return found
+
+
+def hands_on(evaluator: Evaluator, path: str) -> bool:
+    """Return whether forward returns an input as it is, bit for bit, whatever its values are."""
+    leaf = next(leaf for leaf in evaluator.leaves if leaf.path == path)
+    return any(_same_values(y, leaf.template) for y in evaluator.values()) and _returned(evaluator, leaf)
 
 
 def _straight_through_by_name(evaluator: Evaluator, path: str, seed: int) -> bool:

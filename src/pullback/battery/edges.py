@@ -16,6 +16,7 @@ from .probe import Probe
 from .rounding import rounded_away, rounding_for
 from .tensors import copy_tensor, differentiable
 from .truth import eager
+from .untrained import untrained_row
 from .value import InputVerdict, ValueTest
 
 JOINT = 0.1
@@ -59,7 +60,7 @@ def failures(probe: Probe, evaluator: Evaluator, new: Container[str] = ()) -> li
         if (base is None and wrong.path not in new) or (base is not None and not base.ok) or probe.deliberate(wrong.path):
             continue
         edge = _second_opinion(probe, evaluator, wrong)
-        if edge is not None:
+        if edge is not None and not untrained_row(evaluator, wrong.path):
             found.append(edge)
     return found or [edge for edge in _nan_everywhere(probe, test, evaluator) if (base := known.get(edge.verdict.path)) is not None and base.ok]
 

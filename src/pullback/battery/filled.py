@@ -18,7 +18,8 @@ from .variants import STEPS
 KINDS = ("float", "int", "str", "mask", "tensor", "bool")
 """What may be put in the place of None; index tensors, groups, objects and callables belong to contents that nobody can guess."""
 TRIED = 3
-SHAPES = 8
+SHAPES = 9
+VECTORS = 5
 SEED = 0xF111
 _COUNT = re.compile(r"(^|_)(groups?|chunks?|heads?|parts?|blocks?|splits?|repeats?|n|num|steps?)(_|$)", re.IGNORECASE)
 _PLACE = re.compile(r"(^|_)(out|output|group|pg|generator|seed|stream|device|dtype|cache|buffer)$", re.IGNORECASE)
@@ -86,15 +87,15 @@ def _made(spec: Spec, slot: Slot, evaluator: Evaluator) -> Tensor:
 
 
 def _shapes(evaluator: Evaluator) -> list[tuple[int, ...]]:
-    """Return the shapes that an optional tensor usually has: of the last axis, of the rows, of an output, of an argument."""
+    """Return the shapes that an optional tensor usually has: of the last axis, the rows, the channels, of an output, of an argument."""
     try:
         outputs = [tuple(y.shape) for y in evaluator.forward().outputs if differentiable(y)]
     except UserCodeError:
         return []
     whole = [*outputs, *(tuple(leaf.template.shape) for leaf in evaluator.leaves)]
-    vectors = [part for s in whole if s for part in (s[-1:], s[:1])]
+    vectors = list(dict.fromkeys(part for s in whole if s for part in (s[-1:], s[:1], s[1:2]) if part))
     columns = [(*s[:-1], 1) for s in whole if len(s) > 1]
-    return list(dict.fromkeys([*vectors[:4], *columns[:2], *whole]))[:SHAPES]
+    return list(dict.fromkeys([*vectors[:VECTORS], *columns[:2], *whole]))[:SHAPES]
 
 
 def _matters(base: Evaluator, new: Evaluator) -> bool:

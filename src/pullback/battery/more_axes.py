@@ -23,10 +23,18 @@ BUDGET = 0.15
 _ASKED = re.compile(
     r"\b(\w+)\.(?:dim\(\)|ndim\b|ndimension\(\))|len\((\w+)\.(?:shape|size\(\))\)|\b(\w+)\.(?:view|reshape)\(-1, ?[^-)]|\b(\w+)\.shape\[:-1\]"
 )
-_FOLDED = r"\b{}\.(?:(?:view|reshape)\([^)]*, ?-1\)|flatten\([12]|shape\[2:\])"
-"""How forward folds the last axes of an argument: only then is one more there meant, since indexing takes any number of them."""
+_FOLDED = (
+    r"\b{0}\.(?:(?:view|reshape)\([^)]*, ?-1\)|flatten\([12]|shape\[2:\])"
+    r"|\[1\] ?\* ?\(?{0}\.(?:dim\(\)|ndim) ?- ?2|\brange\(2, ?{0}\.(?:dim\(\)|ndim)"
+)
+"""How forward folds the last axes of an argument, or lays a vector along its second of any number of axes.
+
+Only then is one more there meant, since indexing takes any number of them.
+"""
 _COMPARED = re.compile(r"(?:\b(\w+)\.(?:dim\(\)|ndim|ndimension\(\))|len\((\w+)\.shape\)) *(==|!=|<=|<|>=|>) *(\d)")
 """A rank that is asked for by its number: only then may an argument have an axis less than in the sample."""
+_BETWEEN = re.compile(r"\b(\w+)\.(?:dim\(\)|ndim) *(?:==|!=|<=|<|>=|>) *(\w+)\.(?:dim\(\)|ndim)")
+"""Two ranks that are compared with each other."""
 _FROM_THE_END = re.compile(r"\[\.\.\.|\bdim1=-2\b")
 """How code says that any number of axes may come before those that it works on."""
 
@@ -74,7 +82,7 @@ def other_ranks(probe: Probe) -> Iterator[Reranked]:
         evaluator = probe.exact.variant({path: change(leaves[path].template) for path in paths})
         usual = leaves[paths[0]].template.dim()
         rank = change(leaves[paths[0]].template).dim()
-        if rank > usual and not _taken(probe, evaluator, leading=change is _in_front):
+        if change in (_in_front, _at_end) and not _taken(probe, evaluator, leading=change is _in_front):
             continue
         try:
             edges = [*failures(probe, evaluator), *(e for path in symmetric if (e := _off_among_symmetric(probe, evaluator, path)) is not None)]
@@ -114,10 +122,33 @@ def _changes(evaluator: Evaluator, text: str) -> Iterator[tuple[tuple[str, ...],
         if re.search(_FOLDED.format(re.escape(main.path)), text):
             yield paths, _at_end
     lower = _lower(text)
+    arguments = {name for name, _ in evaluator.named}
+    # A cotangent, or a tensor that was saved: in most code of the rank of the largest argument.
+    others = {rank for name, rank in lower if name not in arguments}
     for leaf in leaves:
-        if (leaf.path, leaf.template.dim() - 1) in lower:
+        if (leaf.path, leaf.template.dim() - 1) in lower or (leaf is main and leaf.template.dim() - 1 in others):
             for dim in range(leaf.template.dim() - 1):
                 yield (leaf.path,), lambda t, dim=dim: t.select(dim, 0).clone()
+    yield from _as_large_as_others(leaves, text)
+
+
+def _as_large_as_others(leaves: list[Leaf], text: str) -> Iterator[tuple[tuple[str, ...], Callable[[Tensor], Tensor]]]:
+    """An argument of fewer axes in the shape of another, where the code asks whether both have as many (one gate a head, or one a channel)."""
+    by_path = {leaf.path: leaf.template for leaf in leaves}
+    for one, other in _BETWEEN.findall(text):
+        for a, b in ((one, other), (other, one)):
+            small, large = by_path.get(a), by_path.get(b)
+            if small is not None and large is not None and small.dim() < large.dim() and differentiable(small):
+                yield (a,), lambda t, shape=large.shape: _spread(t, shape)
+
+
+def _spread(t: Tensor, shape: torch.Size) -> Tensor:
+    wide = t.reshape(*t.shape, *[1] * (len(shape) - t.dim())) if shape[: t.dim()] == t.shape else t
+    try:
+        wide = wide.expand(shape)
+    except RuntimeError:
+        return t
+    return wide * torch.linspace(0.75, 1, wide.numel(), dtype=torch.float64).to(t).reshape(shape)
 
 
 def _together(main: Leaf, leaves: list[Leaf]) -> list[tuple[str, ...]]:
@@ -175,9 +206,9 @@ def _highest(text: str, name: str) -> float:
 
 
 def _lower(text: str) -> set[tuple[str, int]]:
-    """The ranks that the code tells apart from others: three for `b.dim() == 3`, three and four for `b.dim() < 4` and for `b.dim() > 3`."""
-    found: set[tuple[str, int]] = set()
-    for a, b, sign, number in _COMPARED.findall(text):
-        least = int(number) - (sign in (">=", "<"))
-        found |= {(a or b, rank) for rank in ((int(number),) if sign in ("==", "!=") else (least, least + 1))}
-    return found
+    """The ranks that the code asks names for: three for `b.dim() == 3`, and three and four for `b.dim() < 4`."""
+    return {(a or b, rank) for a, b, sign, number in _COMPARED.findall(text) for rank in _told_apart(sign, int(number))}
+
+
+def _told_apart(sign: str, number: int) -> tuple[int, ...]:
+    return (number - 1, number) if sign in ("<", ">=") else (number, number + 1) if sign in (">", "<=") else (number,)

@@ -25,6 +25,7 @@ from .sizes import Resizer, Symbol, symbols, whole_numbers
 from .special import numbers_among
 from .tensors import copy_tensor, differentiable, random_like
 from .truth import eager
+from .untrained import untrained_row
 from .value import SIGNED, InputVerdict, ValueTest
 
 Verdict = Literal["right", "wrong", "crash", "refused", "unknown"]
@@ -325,7 +326,9 @@ class Sweep:
                 if first.ok is False:
                     again = ValueTest(evaluator, seed=self.probe.settings.seed + 1)
                     again.directions = 1
-                    if again.careful(path).ok is False and not rounded_away(self.probe, evaluator, first, rounding_for(evaluator, path)):
+                    if again.careful(path).ok is not False or untrained_row(evaluator, path):
+                        continue
+                    if not rounded_away(self.probe, evaluator, first, rounding_for(evaluator, path)):
                         return first
         except UserCodeError:
             return None

@@ -19,6 +19,8 @@ from .probe import Probe
 NUMBERS = 4
 _TINY = re.compile(r"(^|_)(eps(ilon)?|tol(erance)?)\d?(_|$)", re.IGNORECASE)
 LARGE_EPSILON = 1e-2
+BETWEEN = 1.3
+"""A factor that makes no whole number of another: sizes that follow from a ratio are rounded then."""
 _POSITIVE = re.compile(r"(^|_)(delta|eps|epsilon|sigma|std|tau|temp|temperature|bits|width|radius|bandwidth|n|num|size)(_|$)", re.IGNORECASE)
 STEPS = re.compile(r"iter|sweeps?(_|$)", re.IGNORECASE)
 """Names of how many steps an approximation takes: with few of them forward is another function, which no implicit derivative is that of."""
@@ -87,7 +89,7 @@ def other_numbers(probe: Probe) -> Iterator[Variant]:
     not so large that all entries lie beyond it.
     """
     seen = 0
-    for name, value in probe.exact.named:
+    for name, value in _sizes_last(probe):
         if _whole_numbers(value) and len(set(value)) == 1 and value[0] > 0:
             yield _variant(probe, name, (*value[:-1], value[-1] + 1))
         if isinstance(value, bool) or not isinstance(value, (int, float)) or _POSITION.search(name):
@@ -106,13 +108,19 @@ def epsilon_among(evaluator: Evaluator, name: str) -> float:
     return abs(float(value)) if _TINY.search(name) and isinstance(value, (int, float)) else 0.0
 
 
+def _sizes_last(probe: Probe) -> list[tuple[str, Any]]:
+    """The named arguments; last those that equal the size of a tensor, which forward mostly refuses to take as other numbers alone."""
+    sizes = {n for leaf in probe.exact.leaves for n in leaf.template.shape if n > 1}
+    return sorted(probe.exact.named, key=lambda named: type(named[1]) is int and named[1] in sizes)
+
+
 def _numbers(value: float, tiny: bool) -> list[float]:
     if isinstance(value, int):
         candidates: list[float] = [0, 1, 2, -value, value + 1, value - 1]
     elif tiny and abs(value) < LARGE_EPSILON:
         candidates = [0.0, LARGE_EPSILON, min(10 * value, LARGE_EPSILON), 1e-12]
     else:
-        candidates = [0.0, -value, 1.0, 10 * value if value else 0.3, 1e-12]
+        candidates = [0.0, -value, 1.0, 10 * value if value else 0.3, 1e-12, BETWEEN * value]
     return [c for c in dict.fromkeys(candidates) if c != value]
 
 

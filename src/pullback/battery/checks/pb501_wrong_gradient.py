@@ -11,13 +11,14 @@ from ...diagnosis.where import describe
 from ...report.finding import Evidence, Finding
 from .. import tolerance
 from ..base import Check, Skipped
-from ..branches import excused, other_settings
+from ..branches import excused, other_settings, switches_off
 from ..combinations import Pairing
 from ..conjugates import missing_conjugate
 from ..correct import corrected_line
 from ..diagnose import causes
 from ..edges import agree, by_entry, failures
 from ..evaluate import UserCodeError
+from ..joined import joined_settings
 from ..locate import locate, locate_at
 from ..probe import Probe
 from ..refusals import refuses
@@ -45,9 +46,9 @@ class WrongGradient(Check):
         kinks the interval between the one-sided derivatives; the tolerance is the sum of what was measured. Where backward is not linear in
         grad_output the comparison uses non-negative cotangents. Where the gradient is right, flags are turned round, optional arguments left out or,
         where they are None, given (a number or a tensor that forward takes and that changes its output), and the words and whole numbers that the
-        code compares an argument with are passed, also for parameters that the sample leaves at their default, and other floats for those. Settings
-        that are right alone are then tried two at a time, and a flag that forward refuses with
-        square matrices.
+        code compares an argument with are passed, also for parameters that the sample leaves at their default, and other floats for those; an axis
+        is tried with its neighbour in every tensor, two groups with half the channels. Settings that are right alone are then tried two at a time,
+        and a flag that forward refuses with square matrices.
 
     Example:
         ``return 2 * grad_output`` for ``forward = x * x``: the factor x is missing.
@@ -99,7 +100,7 @@ class WrongGradient(Check):
         told: set[tuple[str, str]] = set()
         settings = Pairing(probe)
         # Pairs come last, once it is known which single settings are right.
-        for variant in chain(other_branches(probe), other_settings(probe), _later(settings.pairs)):
+        for variant in chain(other_branches(probe), other_settings(probe), joined_settings(probe), _later(settings.pairs)):
             if time.thread_time() > end:
                 return
             single, variant = variant, with_squares(variant) or variant
@@ -115,7 +116,11 @@ class WrongGradient(Check):
                 if edge.verdict.none and variant.guessed and edge.verdict.path in (variant.path, variant.partner):
                     continue
                 about = (variant.path, edge.verdict.path)
-                if edge.kind != "nan too" and not (variant.guessed and about in told) and not excused(probe, variant.evaluator, edge):
+                if (
+                    edge.kind != "nan too"
+                    and not (variant.guessed and about in told)
+                    and (switches_off(variant, edge) or not excused(probe, variant.evaluator, edge))
+                ):
                     told.add(about)
                     yield self._wrong_in_branch(probe, variant, edge.verdict)
 

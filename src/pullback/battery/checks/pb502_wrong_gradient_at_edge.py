@@ -22,6 +22,7 @@ from ..contents import other_contents, severity_of
 from ..edges import Edge, failures, gradient_pair
 from ..evaluate import Evaluator, UserCodeError
 from ..locate import locate_at, trusted_eager
+from ..positions import other_positions
 from ..probe import Probe
 from ..refusals import refuses
 from ..same_calls import same_calls
@@ -68,16 +69,17 @@ class WrongGradientAtEdge(Check):
         Zeros are the commonest values of all (padding, masks, ReLU outputs); one NaN there spreads through the whole model.
 
     How it is measured:
-        The value test of PB501 at zeros, at equal entries, at every number among the arguments as an input value and a step beside it, and for
-        other values of those numbers (0, negated, 1, ten times, 1e-12), again with entries beside them and, where that makes the gradient NaN, at 0
-        and 1; for an axis counted from the other end, for indices of 32 bits instead of 64, and for a scale shaped as the code asks; where all
-        entries have one sign, with every second one turned (a warning: perhaps the other sign is never meant); with -1, or the negative number that
-        the code compares with, in index arguments; with other permutations, and with unequal numbers in tuples of equal ones; with entries on
-        either side of the numbers that forward compares its tensors with or clamps them to. At kinks every value between the one-sided derivatives
-        is accepted. Where the test fails, autograd through the forward must pass it at the same point, and other rounding must not move the
-        gradient as far: else nothing is claimed. Arguments that are not differentiated get other contents: an index that repeats or leaves a row
-        out, an empty segment, labels that are all ignored, masks all true and all false, the other sign, others than all 0 or all 1, times that run
-        back; where they break what the sample obeys (distinct, positive), it is a warning.
+        The value test of PB501 at zeros, at equal entries, at every number among the arguments as an input value and a step beside it, and
+        for other values of those numbers (0, negated, 1, 1.3 and ten times, 1e-12), again with entries beside them and, where that makes the
+        gradient NaN, at 0 and 1; for an axis counted from the other end, for indices of 32 bits instead of 64, for a scale shaped as the code
+        asks, with a blank that no label is, and with an entry to be skipped that an index holds; where all entries have one sign, with every
+        second one turned (a warning: perhaps the other sign is never meant); with -1, or the negative number that the code compares with, in
+        index arguments; with other permutations, and with unequal numbers in tuples of equal ones; with entries on either side of the numbers
+        that forward compares its tensors with or clamps them to. At kinks every value between the one-sided derivatives is accepted. Where
+        the test fails, autograd through the forward must pass it at the same point, and other rounding must not move the gradient as far:
+        else nothing is claimed. Arguments that are not differentiated get other contents: an index that repeats or leaves a row out, an empty
+        segment, labels that are all ignored, masks all true and all false, the other sign, others than all 0 or all 1, times that run back;
+        where they break what the sample obeys (distinct, positive), it is a warning.
 
     Example:
         The gradient of a product computed as ``y / x``: NaN or 0 at ``x == 0``.
@@ -249,6 +251,8 @@ def _places(probe: Probe) -> Iterator[Place]:
     for point in (*special_points(exact), *threshold_points(probe), *index_points(exact, source, _globals(probe))):
         evaluator = _lean(exact, exact.variant({point.path: point.value}))
         yield Place(f"{point.path} with {point.name}", evaluator, point.path, "error" if point.meant else "warning")
+    for variant in other_positions(probe):
+        yield Place(variant.name, _lean(exact, variant.evaluator))
     for variant in other_numbers(probe):
         yield Place(variant.name, _lean(exact, variant.evaluator), number=variant.path)
         for point in plain_points(variant.evaluator):

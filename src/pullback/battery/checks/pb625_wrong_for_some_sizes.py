@@ -27,6 +27,9 @@ _HALVES = re.compile(
     r"chunk\((\w+, *)?(chunks=)?2\b|// ?2\b|int\([^)]*/ ?2\b|::2\b|,? ?2\)\.unbind|unflatten\(|view_as_complex|tensor_split\(|: ?2 ?\* ?\w+\]"
 )
 
+_PARITY = re.compile(r"% ?2\b(?!\.)|& ?1\b(?!\.)|\bodd\b", re.IGNORECASE)
+"""How code that splits in halves says that it knows of odd sizes, and takes them."""
+
 
 class WrongForSomeSizes(Check):
     """backward is wrong, or raises, at sizes other than those of the sample.
@@ -54,9 +57,9 @@ class WrongForSomeSizes(Check):
     Limits:
         The sweep stops after half a second (5 s with ``--thorough``). Sizes that belong together without being equal (n and n - 1, n and n / 2)
         change alone: an error of backward there is a note, unless the size is the batch (an error), or other sizes of the same axis are right (a
-        warning). A gradient that is wrong for every odd size and right for
-        every even one is a note where forward splits in halves (rotary embeddings, gated units), and so is one that is wrong only for sizes below
-        a number among the arguments (a budget, a count of neighbours).
+        warning). A gradient that is wrong for every odd size and right for every even one is a note where forward splits in halves and does not ask
+        for odd sizes (rotary embeddings, gated units), and so is one that is wrong only for sizes below a number among the arguments (a budget, a
+        count of neighbours).
     """
 
     code = "PB625"
@@ -199,9 +202,12 @@ def _right(trial: Trial) -> str:
 
 
 def halves_in_forward(probe: Probe) -> bool:
-    """Whether forward, or a function of its module that it calls, splits an axis into two halves or into pairs."""
+    """Whether forward, or a function of its module that it calls, splits an axis into two halves or into pairs, and nowhere asks for odd sizes."""
     function = probe.function
-    return function is not None and _HALVES.search(text_of(*called_by_forward(function, function.forward))) is not None
+    if function is None:
+        return False
+    text = text_of(*called_by_forward(function, function.forward))
+    return _HALVES.search(text) is not None and _PARITY.search(text) is None
 
 
 def _judged(probe: Probe) -> tuple[str, ...]:

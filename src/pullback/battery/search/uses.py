@@ -133,6 +133,8 @@ class Uses(Bindings, ast.NodeVisitor):
             arguments = [node.func.value, *arguments]
         for i, argument in enumerate(arguments):
             role = roles[min(i, len(roles) - 1)] if roles[-1] == "shape" else roles[i] if i < len(roles) else ""
+            if role == "shape" and len(arguments) > len(roles) and not isinstance(argument, ast.Starred):
+                role = "int"
             argument = argument.value if isinstance(argument, ast.Starred) else argument
             if role in ("index", "index1", "labels", "mask") and self.who(argument) is None and (seen := self.about(argument)) is not None:
                 self.traits[seen].score("mask" if role == "mask" else "index", 2.0 * self.weight)
