@@ -16,7 +16,8 @@ from .tensors import copy_tensor, differentiable, same
 def other_modes(device: str) -> Iterator[tuple[AbstractContextManager[object], str]]:
     """Yield the modes in which a program may run an op before it trains with it, and how messages name them."""
     yield torch.no_grad(), "torch.no_grad()"
-    yield torch.autocast(device, dtype=torch.bfloat16), "torch.autocast to bfloat16"
+    if torch.amp.is_autocast_available(device):
+        yield torch.autocast(device, dtype=torch.bfloat16), "torch.autocast to bfloat16"
     yield torch.inference_mode(), "torch.inference_mode()"
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from itertools import product
 from typing import Any
@@ -13,7 +14,8 @@ from .evaluate import Evaluator, UserCodeError
 from .value import ValueTest
 
 NEUTRAL = (1.0, 0.0, 1e30)
-"""A factor or mask that changes nothing, no noise, and a bound that nothing reaches."""
+"""A mask that changes nothing, no noise, and a bound that nothing reaches."""
+_NOISE = re.compile(r"noise|sigma|std", re.IGNORECASE)
 OTHER = 2.75
 MOST = 3
 
@@ -22,7 +24,8 @@ def steered_by(evaluator: Evaluator, path: str, seed: int) -> str:
     """Return the values, as in ``"clip = 1e+30"``, with which the gradient of one input is right; empty where there are none.
 
     Only arguments that forward never looks at are set: whatever their values, its outputs are the same bit for bit. No derivative depends on them, so
-    where backward does, its gradient is another one on purpose, and what is left of it when they change nothing can be compared.
+    where backward does, its gradient is another one on purpose, and what is left of it when they change nothing can be compared. A single factor is
+    none of them: forward may have forgotten it.
 
     Args:
         evaluator: The call.
@@ -32,14 +35,21 @@ def steered_by(evaluator: Evaluator, path: str, seed: int) -> str:
     names = [name for name, value in evaluator.named if name != path and _only_handed_on(evaluator, name, value)]
     if not 0 < len(names) <= MOST:
         return ""
-    for numbers in product(NEUTRAL, repeat=len(names)):
+    given = dict(evaluator.named)
+    for numbers in product(*(_neutral(name, given[name]) for name in names)):
         try:
-            values = {name: _like(dict(evaluator.named)[name], number) for name, number in zip(names, numbers, strict=True)}
+            values = {name: _like(given[name], number) for name, number in zip(names, numbers, strict=True)}
             if ValueTest(evaluator.variant(values), seed=seed).careful(path).ok:
                 return " and ".join(f"{name} = {number:g}" for name, number in zip(names, numbers, strict=True))
         except (UserCodeError, RuntimeError, StopIteration):
             continue
     return ""
+
+
+def _neutral(name: str, value: Any) -> tuple[float, ...]:
+    if isinstance(value, Tensor) and value.numel() > 1:
+        return NEUTRAL
+    return (0.0, 1e30) if _NOISE.search(name) else (1e30,)
 
 
 def _only_handed_on(evaluator: Evaluator, name: str, value: Any) -> bool:

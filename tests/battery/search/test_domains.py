@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import pytest
 import torch
 
@@ -91,8 +93,10 @@ def passing_rungs(case) -> list[tuple[str, str]]:
             mapped = function(variables[0] if value.requires_grad else value)
             return with_argument(inner, path, mapped)[0]
 
-        if error_of(case.target, case.args, free, place) < 1e-6:
-            passed.append((name, path))
+        # A rung that forward refuses (a vector in place of a matrix) is none.
+        with contextlib.suppress(RuntimeError, IndexError):
+            if error_of(case.target, case.args, free, place) < 1e-6:
+                passed.append((name, path))
     return passed
 
 
