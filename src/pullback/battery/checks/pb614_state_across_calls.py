@@ -184,8 +184,9 @@ class StateAcrossCalls(Check):
             try:
                 expected = self._call(probe, evaluator)
                 probe.pristine.restore()
+                arguments = evaluator.arguments()
                 with mode:
-                    self.alive.append(evaluator.forward())
+                    self.alive.append(evaluator.forward(arguments))
             except UserCodeError:
                 continue
             try:
