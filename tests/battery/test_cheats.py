@@ -402,7 +402,8 @@ def test_a_right_kernel_is_left_alone(right, dtype):
         pytest.skip("takes float32 only")
     report = run_case(pb.case(right, x(5, 3, dtype=dtype)).against(reference), JUDGES)
     (run,) = [run for run in report.checks if run.code == "PB511"]
-    assert not [(f.message, f.cause) for f in report.findings]
+    # That a work buffer made under inference_mode breaks the next call is true, and a note.
+    assert not [(f.message, f.cause) for f in report.findings if f.severity != "note"]
     assert run.status == "pass"
 
 
