@@ -19,7 +19,7 @@ from .refusals import blames_torch, refuses
 from .sizes import main_leaf, resizable_leaves
 from .tensors import differentiable
 
-BUDGET = 0.15
+BUDGET = 0.3
 _ASKED = re.compile(
     r"\b(\w+)\.(?:dim\(\)|ndim\b|ndimension\(\))|len\((\w+)\.(?:shape|size\(\))\)|\b(\w+)\.(?:view|reshape)\(-1, ?[^-)]|\b(\w+)\.shape\[:-1\]"
 )

@@ -16,7 +16,7 @@ from .sizes import Resizer, Symbol, symbols
 from .value import InputVerdict
 from .variants import Variant, other_branches, other_numbers
 
-BUDGET = 0.25
+BUDGET = 0.4
 SIZES = (7, 17)
 """Odd ones just above and below usual small blocks, which sweeps of the sample's own setting have found right."""
 NUMBERS = (2, 3)

@@ -29,7 +29,7 @@ from ..value import InputVerdict
 from ..variants import Variant, other_branches
 from ..words import gradient_name
 
-BUDGET = 0.3
+BUDGET = 0.5
 NOISELESS = 1e-12
 """Above this relative noise of the forward differences are coarse, and autograd of the forward that agrees with backward clears it."""
 

@@ -33,8 +33,8 @@ from ..value import InputVerdict, ValueTest
 from ..variants import epsilon_among, other_numbers
 from ..words import gradient_name, told_apart
 
-BUDGET = 0.5
-CONTENTS_BUDGET = 0.2
+BUDGET = 1.0
+CONTENTS_BUDGET = 0.4
 SWITCHED_ON = 2.0**-6
 """A part of the way from a number that switches something off."""
 REGULARISED = 1e-5

@@ -19,7 +19,7 @@ from ..size_sweep import Sweep, Trial
 from ..sizes import Resizer
 from ..words import gradient_name
 
-BUDGET = 0.5
+BUDGET = 0.8
 THOROUGH_BUDGET = 5.0
 ENOUGH = 2
 """At how many other sizes of an axis the gradient must be right for an error at one of them to be no matter of what the sizes have to be."""
