@@ -6,7 +6,7 @@ import functools
 import torch
 from torch.autograd.function import once_differentiable
 
-from pullback.capture.source import called_by_forward, plain, syntax_of, text_of, text_of_class, tree_of
+from pullback.capture.source import called_by, plain, syntax_of, text_of, text_of_class, tree_of
 
 
 def helper(x):
@@ -67,7 +67,7 @@ def test_the_text_of_a_class_holds_that_of_its_bases():
 
 
 def test_what_forward_calls():
-    assert [f.__name__ for f in called_by_forward(Derived, Derived.forward)] == ["forward", "helper", "checked"]
+    assert [f.__name__ for f in called_by(Derived, Derived.forward)] == ["forward", "helper", "checked"]
 
 
 def test_what_has_no_source_is_left_out():

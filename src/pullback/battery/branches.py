@@ -8,7 +8,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .deliberate import CHANGED_ON_PURPOSE, deliberate_inputs, hands_on
+from .deliberate import OnPurpose, deliberate_inputs, hands_on
 from .edges import Edge
 from .evaluate import Evaluator, UserCodeError
 from .filled import in_place_of_none, other_defaults, other_float, shown
@@ -122,12 +122,12 @@ def excused(probe: Probe, evaluator: Evaluator, edge: Edge) -> bool:
     why = _why_deliberate(probe, evaluator, edge)
     if not why:
         return False
-    return blurred(probe, path) or CHANGED_ON_PURPOSE.search(why) is not None or not _deliberate_at_sample(probe, path)
+    return blurred(probe, path) or isinstance(why, OnPurpose) or not _deliberate_at_sample(probe, path)
 
 
 def on_purpose(probe: Probe, evaluator: Evaluator, edge: Edge) -> bool:
     """Whether a number says how much a gradient is changed, since forward returns its input, or never looks at what backward uses."""
-    return CHANGED_ON_PURPOSE.search(_why_deliberate(probe, evaluator, edge)) is not None
+    return isinstance(_why_deliberate(probe, evaluator, edge), OnPurpose)
 
 
 def _why_deliberate(probe: Probe, evaluator: Evaluator, edge: Edge) -> str:

@@ -25,7 +25,6 @@ _ANOTHER_MAP = re.compile(
     r"\b(epsilon[- ]?LRP|LRP|(layer-?wise )?relevance|guided back-?propagation|gradient reversal|(surrogate|pseudo)[- ](gradient|derivative))s?\b",
     re.IGNORECASE,
 )
-CHANGED_ON_PURPOSE = re.compile(r"bit for bit|never looks at")
 LARGE_MOVES = (0.5, 2.0, 8.0)
 STEPS = 16
 TRIES = 4
@@ -39,6 +38,18 @@ LEFT = 2.0**-20
 """The least jump, relative to the values: less may be rounding."""
 MOVED = 64
 """How much wider a jump is than what its sides still change in the second half of the search."""
+
+
+class OnPurpose(str):
+    """A reason that leaves no derivative to be meant: forward hands the input on, or never looks at what changes the gradient."""
+
+    __slots__ = ()
+
+
+class Stepped(str):
+    """A reason that lies in steps of forward."""
+
+    __slots__ = ()
 
 
 def deliberate_inputs(evaluator: Evaluator, wrong: Sequence[InputVerdict], seed: int) -> dict[str, str]:
@@ -61,11 +72,11 @@ def deliberate_inputs(evaluator: Evaluator, wrong: Sequence[InputVerdict], seed:
     for verdict in wrong:
         template = next(leaf.template for leaf in evaluator.wanted if leaf.path == verdict.path)
         if verdict.path in returned:
-            found[verdict.path] = f"forward returns {verdict.path} unchanged, bit for bit; backward is not the identity"
+            found[verdict.path] = OnPurpose(f"forward returns {verdict.path} unchanged, bit for bit; backward is not the identity")
         elif not verdict.moves and not verdict.none and _steps(evaluator, verdict.path, template, seed):
-            found[verdict.path] = f"forward is piecewise constant in {verdict.path}; backward returns a gradient that is not zero"
+            found[verdict.path] = Stepped(f"forward is piecewise constant in {verdict.path}; backward returns a gradient that is not zero")
         elif jump_of(evaluator, verdict.path, template, seed) and not right_for_symmetric(evaluator, verdict.path, seed):
-            found[verdict.path] = (
+            found[verdict.path] = Stepped(
                 f"forward jumps as {verdict.path} moves (a rounding, sign or comparison); backward is not the derivative between jumps"
             )
         elif name := untrained_row(evaluator, verdict.path):
@@ -77,9 +88,9 @@ def deliberate_inputs(evaluator: Evaluator, wrong: Sequence[InputVerdict], seed:
         elif _right_on_average(evaluator, verdict.path, template, seed):
             found[verdict.path] = "backward draws random numbers, and its gradient is right on average"
         elif values := steered_by(evaluator, verdict.path, seed):
-            found[verdict.path] = f"with {values}, which forward never looks at, the gradient is right: backward changes it on purpose"
+            found[verdict.path] = OnPurpose(f"with {values}, which forward never looks at, the gradient is right: backward changes it on purpose")
     constant = not any(verdict.moves for verdict in wrong) and len(found) < len(wrong) and _constant(evaluator, seed)
-    stepped = any("piecewise" in reason or "jumps" in reason for reason in found.values())
+    stepped = any(isinstance(reason, Stepped) for reason in found.values())
     for verdict in wrong:
         if stepped and not lacks_plain_factor(evaluator, verdict.path, seed):
             found.setdefault(verdict.path, "forward jumps in another input: the Function is a surrogate")

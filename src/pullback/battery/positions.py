@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
 
 from .evaluate import Evaluator, UserCodeError
 from .probe import Probe
+from .tensors import all_same
 from .variants import Variant
 
 _BLANK = re.compile(r"(^|_)blank(_|$)", re.IGNORECASE)
@@ -51,8 +51,4 @@ def _tells_apart(before: Evaluator, after: Evaluator) -> bool:
         here, there = before.values(), after.values()
     except UserCodeError:
         return False
-    return [y.shape for y in here] == [y.shape for y in there] and _differ(here, there) and all(bool(torch.isfinite(y).all()) for y in there)
-
-
-def _differ(here: list[Tensor], there: list[Tensor]) -> bool:
-    return any(not torch.equal(a, b) for a, b in zip(here, there, strict=True))
+    return [y.shape for y in here] == [y.shape for y in there] and not all_same(here, there) and all(bool(torch.isfinite(y).all()) for y in there)

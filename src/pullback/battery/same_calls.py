@@ -12,6 +12,7 @@ from .code_text import own_text
 from .evaluate import Evaluator, UserCodeError
 from .probe import Probe
 from .sizes import main_leaf, resizable_leaves
+from .tensors import all_same
 
 _AXIS = re.compile(r"(^|_)(dim|axis)\d?$", re.IGNORECASE)
 _RANK_ASKED = re.compile(r"(?:\b(\w+)\.(?:dim\(\)|ndim|ndimension\(\))|len\((\w+)\.shape\)) *(?:==|!=) *(\d)")
@@ -103,7 +104,6 @@ def _other_ranks(probe: Probe) -> Iterator[SameCall]:
 
 def _same(here: Evaluator, there: Evaluator) -> bool:
     try:
-        before, after = here.values(), there.values()
+        return all_same(here.values(), there.values())
     except (UserCodeError, RuntimeError):
         return False
-    return len(before) == len(after) and all(map(torch.equal, before, after))

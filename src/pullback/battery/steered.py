@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from .evaluate import Evaluator, UserCodeError
+from .tensors import all_same
 from .value import ValueTest
 
 NEUTRAL = (1.0, 0.0, 1e30)
@@ -57,7 +58,7 @@ def _only_handed_on(evaluator: Evaluator, name: str, value: Any) -> bool:
         return False
     try:
         here = evaluator.values()
-        return all(_same(here, evaluator.variant({name: other}).values()) for other in _others(value))
+        return all(all_same(here, evaluator.variant({name: other}).values()) for other in _others(value))
     except (UserCodeError, RuntimeError):
         return False
 
@@ -77,7 +78,3 @@ def _like(value: Any, number: float) -> Any:
         filled = torch.full_like(value.detach(), number) if exact else value.detach().clone()
         return filled.requires_grad_(value.requires_grad)
     return type(value)(number)
-
-
-def _same(a: list[Tensor], b: list[Tensor]) -> bool:
-    return len(a) == len(b) and all(x.shape == y.shape and torch.equal(x, y) for x, y in zip(a, b, strict=True))

@@ -25,6 +25,11 @@ def is_freed(tensor: Tensor) -> bool:
     return tensor.untyped_storage().nbytes() < (last + 1) * tensor.element_size()
 
 
+def all_same(a: Sequence[Tensor | None], b: Sequence[Tensor | None]) -> bool:
+    """Return whether two lists of results are the same bits, one by one."""
+    return len(a) == len(b) and all(map(same, a, b))
+
+
 def same(a: Tensor | None, b: Tensor | None) -> bool:
     """Return whether two results are the same bits in the same shape and dtype (NaN equals NaN)."""
     if a is None or b is None:

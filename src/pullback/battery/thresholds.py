@@ -12,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..capture.source import called_by_forward, syntax_of
+from ..capture.source import called_by, syntax_of
 from .probe import Probe
 from .special import LARGEST_NUMBER, Point
 
@@ -127,7 +127,7 @@ def _assigned(tree: ast.AST) -> Iterator[tuple[str, ast.expr]]:
 
 def _forward_trees(probe: Probe) -> Iterator[ast.AST]:
     function = probe.target.described
-    trees = () if function is None else map(syntax_of, called_by_forward(function, function.forward))
+    trees = () if function is None else map(syntax_of, called_by(function, function.forward))
     return (tree for tree in trees if tree is not None)
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 
 import torch
-from torch import Tensor
 
 from .evaluate import Evaluator, UserCodeError
+from .tensors import all_same
 
 _ROW = re.compile(r"pad(ding)?_?(idx|index|id)$", re.IGNORECASE)
 
@@ -23,7 +23,7 @@ def untrained_row(evaluator: Evaluator, path: str) -> str:
         if row is None or table.dim() < 2 or not -len(table) <= row < len(table) or not _held(evaluator, row % len(table)):
             continue
         try:
-            if _same(evaluator.values(), evaluator.variant({name: (row + 1) % len(table)}).values()) and _is_zero(evaluator, path, row):
+            if all_same(evaluator.values(), evaluator.variant({name: (row + 1) % len(table)}).values()) and _is_zero(evaluator, path, row):
                 return name
         except UserCodeError:
             continue
@@ -40,7 +40,3 @@ def _is_zero(evaluator: Evaluator, path: str, row: int) -> bool:
     gradients = evaluator.vjp(outcome, [torch.ones_like(y) for y in outcome.live])
     gradient = next(g for leaf, g in zip(evaluator.wanted, gradients, strict=True) if leaf.path == path)
     return gradient is not None and not bool(gradient[row].any())
-
-
-def _same(here: list[Tensor], there: list[Tensor]) -> bool:
-    return all(a.shape == b.shape and torch.equal(a, b) for a, b in zip(here, there, strict=True))

@@ -8,14 +8,14 @@ import functools
 import inspect
 import linecache
 import textwrap
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from types import FunctionType
 from typing import Any
 
 from .._compat import compiled_from
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef
-_NOT_FORWARD = frozenset({"forward", "backward", "vjp", "jvp", "setup_context", "vmap"})
+_NOT_HELPERS = frozenset({"forward", "backward", "vjp", "jvp", "setup_context", "vmap"})
 
 
 def plain(method: Any) -> Any:
@@ -63,18 +63,31 @@ def text_of_class(function: type) -> str:
     return text_of(*(value for owner in _own_bases(function) for value in vars(owner).values() if callable(plain(value))))
 
 
-def called_by_forward(function: type, forward: Callable[..., Any]) -> Iterator[Callable[..., Any]]:
-    """Yield forward, the functions of its module that it names, and the static and class methods of the Function that it names."""
-    written = plain(forward)
-    yield written
-    mentioned = getattr(getattr(written, "__code__", None), "co_names", ())
-    known = getattr(written, "__globals__", {})
-    helpers = (known.get(name) for name in mentioned)
-    yield from (f for f in helpers if isinstance(f, FunctionType) and f.__module__ == getattr(written, "__module__", None))
+def called_by(function: type, *methods: Any, levels: int = 1) -> list[FunctionType]:
+    """Return some methods of a Function, the functions of their module and the methods of the class that they name, and what those name.
+
+    Args:
+        function: The Function.
+        *methods: Where to begin.
+        levels: How far names are followed.
+    """
+    level = [written for method in methods if isinstance(written := plain(method), FunctionType)]
+    found = dict.fromkeys(level)
+    for _ in range(levels):
+        level = [helper for caller in level for helper in _named_in(function, caller) if helper not in found]
+        found |= dict.fromkeys(level)
+    return list(found)
+
+
+def _named_in(function: type, caller: FunctionType) -> Iterator[FunctionType]:
+    mentioned = caller.__code__.co_names
+    helpers = (caller.__globals__.get(name) for name in mentioned)
+    yield from (f for f in helpers if isinstance(f, FunctionType) and f.__module__ == caller.__module__)
     for owner in _own_bases(function):
-        for name, value in vars(owner).items():
-            if isinstance(value, (staticmethod, classmethod)) and name in mentioned and name not in _NOT_FORWARD:
-                yield plain(getattr(function, name))
+        for name in vars(owner):
+            method = plain(getattr(function, name)) if name in mentioned and name not in _NOT_HELPERS else None
+            if isinstance(method, FunctionType):
+                yield method
 
 
 def _own_bases(function: type) -> Iterator[type]:

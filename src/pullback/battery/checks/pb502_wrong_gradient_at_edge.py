@@ -126,7 +126,7 @@ class WrongGradientAtEdge(Check):
         except UserCodeError:
             return
         for edge in edges:
-            if on_purpose(probe, evaluator, edge) if place.number else blurred(probe, edge.verdict.path) and excused(probe, evaluator, edge):
+            if _meant(probe, place, edge):
                 continue
             finding = self._failure(probe, place, edge)
             yield finding, (edge.verdict.path, "note" if finding.severity == "note" else "error")
@@ -277,6 +277,13 @@ def _behind(probe: Probe, place: Place, edge: Edge) -> bool:
         if not ValueTest(base, seed=seed).careful(edge.verdict.path).ok:
             return False
     return breaks_on_the_way(base, place.evaluator, name, edge.verdict.path, seed)
+
+
+def _meant(probe: Probe, place: Place, edge: Edge) -> bool:
+    """Whether the gradient is changed on purpose: by a number, or by a surrogate that the sample shows too coarsely to tell."""
+    if place.number:
+        return on_purpose(probe, place.evaluator, edge)
+    return blurred(probe, edge.verdict.path) and excused(probe, place.evaluator, edge)
 
 
 def _globals(probe: Probe) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ...capture.source import called_by_forward, text_of
+from ...capture.source import called_by, text_of
 from ...report.finding import Evidence, Finding, Severity
 from ..base import Check, Skipped
 from ..branches import surrogate_unseen
@@ -206,7 +206,7 @@ def halves_in_forward(probe: Probe) -> bool:
     function = probe.function
     if function is None:
         return False
-    text = text_of(*called_by_forward(function, function.forward))
+    text = text_of(*called_by(function, function.forward))
     return _HALVES.search(text) is not None and _PARITY.search(text) is None
 
 
