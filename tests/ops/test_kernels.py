@@ -18,7 +18,7 @@ pytestmark = [
     pytest.mark.skipif(shutil.which(os.environ.get("CC", "cc")) is None, reason="no C compiler"),
 ]
 PLACE = torch.linspace(-30, 30, 70_001)
-EDGES = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-40, 88.7, -87.3, 3e38, -3e38])
+EDGES = torch.tensor([float("nan"), float("inf"), -float("inf"), 0.0, -0.0, 1e-40, 88.7, -87.3, 1e18, -1e18, 3e38, -3e38])
 
 
 @pytest.fixture(scope="module")
