@@ -78,22 +78,6 @@ static inline float times_sigmoid(float a, float x) {
     return a / (1.0f + (x < -87.0f ? INFINITY : e));
 }
 
-/* log(x) for normal x > 0 within 2 units in the last place, by atanh: log m = 2 (t + t³/3 + ...) with t = (m - 1) / (m + 1). */
-static inline float log_(float x) {
-    bits32 u;
-    u.f = x;
-    int32_t e = (u.i - 0x3F3504F3) >> 23; /* the mantissa lies in [sqrt(1/2), sqrt(2)) */
-    u.i -= (int32_t)((uint32_t)e << 23);
-    float t = (u.f - 1.0f) / (u.f + 1.0f);
-    float s = t * t;
-    float p = 2.0f / 9.0f;
-    p = p * s + 2.0f / 7.0f;
-    p = p * s + 2.0f / 5.0f;
-    p = p * s + 2.0f / 3.0f;
-    p = p * s * t + 2.0f * t;
-    return (float)e * 0.693147180559945f + p;
-}
-
 /* s = sigmoid(x), and 1 - s without cancellation. */
 static inline float sigmoid_(float x, float *rest) {
     float e = exp_inside(inside(-x));
