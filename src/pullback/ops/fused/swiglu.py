@@ -58,7 +58,7 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
     arguments.floating("swiglu", gate=gate, up=up)
     arguments.broadcasts("swiglu", gate=gate, up=up)
     if gate.shape == up.shape:
-        if ready(gate, up) and _packed(gate, up):
+        if gate.dtype is up.dtype and ready(gate, up) and _packed(gate, up):
             from ..kernels import triton_swiglu as kernels
 
             return kernels.forward(gate, up)
@@ -73,36 +73,42 @@ def swiglu(gate: Tensor, up: Tensor) -> Tensor:
 
 @swiglu.vjp("gate", "up", keeps={"gate": ("up",), "up": ()})
 def _(dy: Tensor, gate: Tensor, up: Tensor | None, wanted: tuple[bool, bool]) -> tuple[Tensor | None, Tensor | None]:
-    if up is not None and dy.shape == gate.shape == up.shape and cpu.usable(dy, gate, up):
-        grad_gate, grad_up = torch.empty_like(gate), torch.empty_like(up)
-        cpu.run("swiglu_backward", dy.numel(), dy, gate, up, grad_gate, grad_up)
-        return grad_gate, grad_up
-    if up is not None and all(wanted) and ready(dy, gate, up) and _packed(dy, gate, up):
-        from ..kernels import triton_swiglu as kernels
-
-        return kernels.backward(dy, gate, up)
-    if up is not None and all(wanted) and dy.numel() > LARGE and eager(dy, gate, up) and _packed(dy, gate, up):
-        return _both(dy, gate, up)
-    if up is not None and all(wanted) and eager(dy, gate, up) and _alike(dy, gate, up):
-        product = dy * up
-        return torch.ops.aten.silu_backward.grad_input(product, gate, grad_input=product), F.silu(gate).mul_(dy)
+    if up is not None and _alike(dy, gate, up) and eager(dy, gate, up):
+        if cpu.usable(dy, gate, up):
+            grad_gate, grad_up = torch.empty_like(gate), torch.empty_like(up)
+            cpu.run("swiglu_backward", dy.numel(), dy, gate, up, grad_gate, grad_up)
+            return grad_gate, grad_up
+        if all(wanted):
+            return _both(dy, gate, up)
     grad_up = dy * F.silu(gate) if wanted[1] else None
     if not wanted[0] or up is None:
         return None, grad_up
     return silu_backward(dy * up, gate.expand_as(dy).to(dy.dtype)), grad_up
 
 
-def _packed(first: Tensor, *others: Tensor) -> bool:
-    """Whether all can be walked through as one row."""
-    return _alike(first, *others) and all(tensor.is_contiguous() for tensor in (first, *others))
-
-
-def _alike(first: Tensor, *others: Tensor) -> bool:
+def _alike(first: Tensor, second: Tensor, third: Tensor) -> bool:
     """Whether all have one shape and dtype."""
-    return all(other.shape == first.shape and other.dtype == first.dtype for other in others)
+    return first.shape == second.shape == third.shape and first.dtype is second.dtype is third.dtype
+
+
+def _packed(*tensors: Tensor) -> bool:
+    """Whether all can be walked through as one row."""
+    return all(tensor.is_contiguous() for tensor in tensors)
 
 
 def _both(dy: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
+    """Both gradients of plain tensors of one shape and dtype."""
+    if ready(dy, gate, up) and _packed(dy, gate, up):
+        from ..kernels import triton_swiglu as kernels
+
+        return kernels.backward(dy, gate, up)
+    if dy.numel() > LARGE and _packed(dy, gate, up):
+        return _by_blocks(dy, gate, up)
+    product = dy * up
+    return torch.ops.aten.silu_backward.grad_input(product, gate, grad_input=product), F.silu(gate).mul_(dy)
+
+
+def _by_blocks(dy: Tensor, gate: Tensor, up: Tensor) -> tuple[Tensor, Tensor]:
     grad_gate, grad_up = torch.empty_like(gate), torch.empty_like(up)
     rows = [t.view(-1) for t in (dy, gate, up, grad_gate, grad_up)]
     for block in blocks(rows[0], BLOCK):
