@@ -24,13 +24,14 @@ from ..evaluate import Evaluator, UserCodeError
 from ..locate import locate_at, trusted_eager
 from ..positions import other_positions
 from ..probe import Probe
+from ..raising import raises_with, severity_of_raising
 from ..refusals import refuses
 from ..same_calls import same_calls
 from ..special import index_points, loses_finiteness, plain_points, points_beside, special_points
 from ..thresholds import threshold_points
 from ..truth import eager
 from ..value import InputVerdict, ValueTest
-from ..variants import epsilon_among, other_numbers
+from ..variants import Variant, epsilon_among, other_numbers
 from ..words import gradient_name, told_apart
 
 BUDGET = 1.0
@@ -53,6 +54,7 @@ class Place:
         own: The input whose values were changed; empty where something else was.
         severity: How bad a wrong gradient is there.
         number: The number among the arguments that was changed; empty where something else was.
+        setting: The call with that number and nothing else changed; None where there is more, or something else.
     """
 
     where: str
@@ -60,6 +62,7 @@ class Place:
     own: str = ""
     severity: Severity = "error"
     number: str = ""
+    setting: Variant | None = None
 
 
 class WrongGradientAtEdge(Check):
@@ -79,7 +82,8 @@ class WrongGradientAtEdge(Check):
         the test fails, autograd through the forward must pass it at the same point, and other rounding must not move the gradient as far:
         else nothing is claimed. Arguments that are not differentiated get other contents: an index that repeats or leaves a row out, an empty
         segment, labels that are all ignored, masks all true and all false, the other sign, others than all 0 or all 1, times that run back;
-        where they break what the sample obeys (distinct, positive), it is a warning.
+        where they break what the sample obeys (distinct, positive), it is a warning. So is a backward that raises, other than by a ``raise`` of its
+        own, with another value of a number.
 
     Example:
         The gradient of a product computed as ``y / x``: NaN or 0 at ``x == 0``.
@@ -123,7 +127,10 @@ class WrongGradientAtEdge(Check):
         evaluator = place.evaluator
         try:
             edges = failures(probe, evaluator)
-        except UserCodeError:
+        except UserCodeError as error:
+            severity = None if place.setting is None else severity_of_raising(probe, place.setting, error)
+            if place.setting is not None and severity is not None:
+                yield raises_with(self, probe, place.setting, error, severity), (place.number, f"{severity}, raises")
             return
         for edge in edges:
             if _meant(probe, place, edge):
@@ -198,18 +205,16 @@ class WrongGradientAtEdge(Check):
         named = place.number if place.number and not asks_for(probe, place.number, place.evaluator) else ""
         if named and _behind(probe, place, edge):
             return self._behind_a_break(probe, place, v, evidence)
+        cause, fix = _regularised(share) if regularised else _known(probe, place, edge)
         return self.finding(
             probe,
             f"{name} {what} for {v.path}, at {where}",
             severity="note" if regularised else place.severity,
             evidence=evidence,
             attachments=None if spot is None else spot.attachments,
-            cause=f"it is off by {share:.0e} of itself: a term that keeps a division from zero, or an iteration that stops early, shows there"
-            if regularised
-            else "the formula does not hold at this value (a division by it, a comparison that leaves it out, a branch); at the sample it does",
-            fix="Nothing, if it is exact enough for you."
-            if regularised
-            else f"Compute {gradient_name(v.path)} at this value as the limit that forward has there.",
+            cause=cause,
+            certain=not regularised,
+            fix=fix,
             path=v.path,
         )
 
@@ -245,6 +250,31 @@ class WrongGradientAtEdge(Check):
         )
 
 
+def _regularised(share: float) -> tuple[str, str]:
+    cause = f"it is off by {share:.0e} of itself: a term that keeps a division from zero, or an iteration that stops early, shows there"
+    return cause, "Nothing, if it is exact enough for you."
+
+
+def _known(probe: Probe, place: Place, edge: Edge) -> tuple[str, str]:
+    """What is known of a gradient that is right at the sample, and what to do."""
+    gradient = gradient_name(edge.verdict.path)
+    if place.number:
+        used = dict(probe.exact.named)[place.number]
+        if edge.kind == "wrong":
+            return f"with {place.number}={used!r}, as in the sample, the gradient is right", f"Compare how forward and backward use {place.number}."
+        return (
+            f"with {place.number}={used!r}, as in the sample, the gradient is a number",
+            f"Treat this value of {place.number} by itself in backward.",
+        )
+    if place.own:
+        what = "right" if edge.kind == "wrong" else "a number"
+        return (
+            f"at the sample's values of {place.own} the gradient is {what}",
+            f"Compute {gradient} at this value as the limit that forward has there.",
+        )
+    return "with the sample's arguments the gradient is right", f"Compare how forward and backward use what is special there, for {gradient}."
+
+
 def _places(probe: Probe) -> Iterator[Place]:
     exact = probe.exact
     source = "" if probe.function is None else text_of_class(probe.function)
@@ -254,7 +284,7 @@ def _places(probe: Probe) -> Iterator[Place]:
     for variant in other_positions(probe):
         yield Place(variant.name, _lean(exact, variant.evaluator))
     for variant in other_numbers(probe):
-        yield Place(variant.name, _lean(exact, variant.evaluator), number=variant.path)
+        yield Place(variant.name, _lean(exact, variant.evaluator), number=variant.path, setting=variant)
         for point in plain_points(variant.evaluator):
             evaluator = _lean(exact, variant.evaluator.variant({point.path: point.value}))
             if loses_finiteness(evaluator):
