@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Set
 
 from torch import Tensor
 
 from .evaluate import Evaluator, UserCodeError
 from .sizes import Resizer, Symbol, main_leaf, resizable_leaves
 from .tensors import differentiable
-
-_ASKS_FOR_ONE = re.compile(r"(\.shape\[[^\]]+\]|\.size\([^)]+\)|\blen\(\w+\)) *(==|!=|>) *1\b(?!\.)")
 
 
 def lone_symbols(evaluator: Evaluator) -> Iterator[Symbol]:
@@ -44,21 +41,25 @@ def lone_symbols(evaluator: Evaluator) -> Iterator[Symbol]:
                 yield Symbol(1, ((main.path, dim),), joint=False, stays=f"{paths[1]}.shape[{dim}] stays 1")
 
 
-def shared_symbols(evaluator: Evaluator, text: str) -> Iterator[Symbol]:
+def shared_symbols(evaluator: Evaluator, single: Set[str]) -> Iterator[Symbol]:
     """Yield, where the code asks whether an axis has size 1, each leading axis that gets it alone while another tensor keeps the size.
 
     Args:
         evaluator: The call.
-        text: The text of the Function's code.
+        single: The names of which the code asks for one entry; a vector counts only by its own.
     """
-    leaves = [leaf for leaf in resizable_leaves(evaluator) if leaf.wanted and leaf.template.dim() > 1]
-    for leaf in leaves if len(leaves) > 1 and _ASKS_FOR_ONE.search(text) else ():
+    leaves = resizable_leaves(evaluator)
+    wanted = [leaf for leaf in leaves if leaf.wanted]
+    for leaf in wanted if len(wanted) > 1 else ():
+        asked = leaf.path in single
         size = leaf.template.shape[0]
-        others = [
-            other.path for other in resizable_leaves(evaluator) if other is not leaf and other.template.dim() and other.template.shape[0] == size
-        ]
-        if size > 1 and others:
-            yield Symbol(size, ((leaf.path, 0),), joint=False, stays=f"{others[0]}.shape[0] stays {size}")
+        if size == 1 or not (asked or (single and leaf.template.dim() > 1)):
+            continue
+        same = [(other.path, dim) for other in leaves if other is not leaf for dim, n in enumerate(other.template.shape) if n == size]
+        same = [(path, dim) for path, dim in same if dim == 0 or leaf.template.dim() == 1]
+        if same:
+            path, dim = same[0]
+            yield Symbol(size, ((leaf.path, 0),), joint=False, stays=f"{path}.shape[{dim}] stays {size}", asked=asked)
 
 
 def keeps_outputs(evaluator: Evaluator, there: Evaluator | None) -> bool:

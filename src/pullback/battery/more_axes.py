@@ -62,7 +62,9 @@ def other_ranks(probe: Probe) -> Iterator[Reranked]:
         evaluator = probe.exact.variant({path: change(leaves[path].template) for path in paths})
         usual = leaves[paths[0]].template.dim()
         rank = change(leaves[paths[0]].template).dim()
-        if change in (_in_front, _at_end) and not _taken(probe, evaluator, leading=change is _in_front):
+        if change is _in_front and not _taken_as_batch(probe, paths, evaluator):
+            continue
+        if change is _at_end and _added(probe, evaluator) is None:
             continue
         try:
             edges = [*failures(probe, evaluator), *(e for path in symmetric if (e := _off_among_symmetric(probe, evaluator, path)) is not None)]
@@ -160,20 +162,39 @@ def _moved(t: Tensor) -> Tensor:
     return 0.9 * t + 0.1 * (t.flip(-1, -2) if square else t.flip(0))
 
 
-def _taken(probe: Probe, evaluator: Evaluator, *, leading: bool) -> bool:
-    """Whether forward takes one more axis and hands it on to every output; an axis in front as a batch, of which the sample is the first."""
+def _taken_as_batch(probe: Probe, paths: tuple[str, ...], evaluator: Evaluator) -> bool:
+    """Whether forward takes one more axis in front as that of a batch, of which the sample is the first, or reduces over it like over the others."""
+    pairs = _added(probe, evaluator)
+    if pairs is not None:
+        return all(now.shape[1:] == then.shape and _near(now[0], then) for now, then in pairs)
+    templates = {leaf.path: leaf.template for leaf in probe.exact.leaves}
+    pairs = _outputs(probe, probe.exact.variant({path: torch.stack([templates[path]] * 2) for path in paths}))
+    if pairs is None or any(now.dim() or then.dim() for now, then in pairs):
+        return False
+    return all(_near(now, then) for now, then in pairs) or all(_near(now, 2 * then) for now, then in pairs)
+
+
+def _near(now: Tensor, then: Tensor) -> bool:
+    return torch.allclose(now.to(then.dtype), then, rtol=1e-6, atol=1e-6)
+
+
+def _added(probe: Probe, evaluator: Evaluator) -> list[tuple[Tensor, Tensor]] | None:
+    """Every output with that of the sample, where forward takes one more axis and hands it on to all of them."""
+    pairs = _outputs(probe, evaluator)
+    if pairs is None or any(now.dim() != then.dim() + 1 or now.numel() != 2 * then.numel() for now, then in pairs):
+        return None
+    return pairs
+
+
+def _outputs(probe: Probe, evaluator: Evaluator) -> list[tuple[Tensor, Tensor]] | None:
+    """Every output with that of the sample, where forward takes the call and all are finite."""
     base = probe.baseline.outcome
     if base is None:
-        return False
+        return None
     try:
         outcome = evaluator.forward()
     except UserCodeError:
-        return False
-    if len(outcome.outputs) != len(base.outputs) or not outcome.carrying:
-        return False
-    for now, then in zip(outcome.outputs, base.outputs, strict=True):
-        if now.dim() != then.dim() + 1 or now.numel() != 2 * then.numel() or not bool(torch.isfinite(now).all()):
-            return False
-        if leading and not (now.shape[1:] == then.shape and torch.allclose(now[0].to(then.dtype), then, rtol=1e-6, atol=1e-6)):
-            return False
-    return True
+        return None
+    if len(outcome.outputs) != len(base.outputs) or not outcome.carrying or not all(bool(torch.isfinite(y).all()) for y in outcome.outputs):
+        return None
+    return list(zip(outcome.outputs, base.outputs, strict=True))

@@ -11,6 +11,7 @@ from ..capture.source import called_by, syntax_of
 from .code_text import LEVELS
 
 _RANK_CALLS = frozenset({"dim", "ndimension"})
+_COUNT_CALLS = frozenset({"numel", "nelement"})
 _SIGNS: dict[type[ast.cmpop], str] = {ast.Eq: "==", ast.NotEq: "!=", ast.Lt: "<", ast.LtE: "<=", ast.Gt: ">", ast.GtE: ">="}
 _MIRRORED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "==": "==", "!=": "!="}
 
@@ -26,6 +27,7 @@ class RankQuestions:
         compared: A name, a sign and the number that its rank is compared with.
         between: Pairs of names whose ranks are compared with each other.
         from_the_end: Whether forward counts axes from the end, so that any number of them may come first.
+        single: Names of which the code asks whether an axis, or the whole tensor, has one entry.
     """
 
     asked: set[str] = field(default_factory=set)
@@ -33,6 +35,7 @@ class RankQuestions:
     compared: list[tuple[str, str, int]] = field(default_factory=list)
     between: list[tuple[str, str]] = field(default_factory=list)
     from_the_end: bool = False
+    single: set[str] = field(default_factory=set)
 
     def highest(self, name: str) -> float:
         """The highest number that the rank of a name is compared with; none is higher where it is asked for otherwise."""
@@ -74,6 +77,7 @@ def _note_comparison(found: RankQuestions, node: ast.Compare) -> None:
     sides = [node.left, *node.comparators]
     for left, op, right in zip(sides, node.ops, sides[1:], strict=False):
         sign = _SIGNS.get(type(op))
+        found.single.update(_extent_of(one) for one, other in ((left, right), (right, left)) if sign and _number(other) == 1 and _extent_of(one))
         a, b = _rank_of(left), _rank_of(right)
         if sign is None or not (a or b):
             continue
@@ -140,6 +144,18 @@ def _rank_of(node: ast.expr) -> str:
     if isinstance(sizes, ast.Call) and not sizes.args and isinstance(sizes.func, ast.Attribute) and sizes.func.attr == "size":
         return _name(sizes.func.value)
     return _name(sizes.value) if isinstance(sizes, ast.Attribute) and sizes.attr == "shape" else ""
+
+
+def _extent_of(node: ast.expr) -> str:
+    """The name of the tensor whose count of entries, in all or along an axis, an expression is: of ``x`` for ``x.numel()`` and ``x.shape[0]``."""
+    if isinstance(node, ast.Subscript):
+        return _name(node.value.value) if isinstance(node.value, ast.Attribute) and node.value.attr == "shape" else ""
+    if not isinstance(node, ast.Call):
+        return ""
+    if isinstance(node.func, ast.Attribute):
+        counts = node.func.attr in _COUNT_CALLS and not node.args
+        return _name(node.func.value) if counts or (node.func.attr == "size" and node.args) else ""
+    return _name(node.args[0]) if isinstance(node.func, ast.Name) and node.func.id == "len" and len(node.args) == 1 else ""
 
 
 def _name(node: ast.expr) -> str:

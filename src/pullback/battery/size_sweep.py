@@ -12,13 +12,13 @@ from typing import Literal
 import torch
 from torch import Tensor
 
-from .code_text import own_text
 from .compare import largest_gap
 from .evaluate import Evaluator, UserCodeError
 from .growth import Growth
 from .locate import trusted_eager
 from .lone_axes import counts_as_input, keeps_outputs, lone_symbols, shared_symbols
 from .probe import Probe
+from .rank_questions import rank_questions
 from .refusals import refuses
 from .rounding import rounded_away, rounding_for
 from .sizes import Resizer, Symbol, symbols, whole_numbers
@@ -133,7 +133,7 @@ class Sweep:
     def _lone(self, resizer: Resizer, failed: set[int]) -> Iterator[Trial]:
         """Yield wrong gradients once one of two equal axes changes, or an axis of size 1 grows; every size is reported once.
 
-        An error of backward is no news there: the sizes may have to be equal.
+        An error of backward is no news there, unless the code asks for the size: the sizes may have to be equal.
         """
         for symbol in lone_symbols(self.probe.exact):
             if symbol.size in failed or not counts_as_input(resizer, symbol, 2 * symbol.size):
@@ -145,10 +145,10 @@ class Sweep:
                     yield trial
                 if trial is not None and trial.verdict in ("wrong", "crash"):
                     break
-        for symbol in shared_symbols(self.probe.exact, own_text(self.probe.target.described)):
+        for symbol in shared_symbols(self.probe.exact, rank_questions(self.probe.target.described).single):
             if keeps_outputs(self.probe.exact, resizer.resized(symbol, 1)):
                 trial = self._timed(resizer, symbol, 1)
-                if trial is not None and trial.verdict == "wrong":
+                if trial is not None and (trial.verdict == "wrong" or (trial.verdict == "crash" and symbol.asked)):
                     yield trial
                     return
 

@@ -40,6 +40,7 @@ class Symbol:
         joint: Whether all its occurrences change together.
         step: Of what its values must be multiples, as far as forward shows.
         stays: What stays as in the sample although it had the same size, in words.
+        asked: Whether the code asks for the size that it gets.
     """
 
     size: int
@@ -49,6 +50,7 @@ class Symbol:
     joint: bool = True
     step: int = 1
     stays: str = ""
+    asked: bool = False
 
     @property
     def said(self) -> str:

@@ -155,3 +155,57 @@ spares += [
     pb.case(FixedPoint, (x(4, 4).detach() * 0.2).requires_grad_(), x(4)),
     pb.case(Corner, x(3, 3)),
 ]
+
+
+class Slopes(torch.autograd.Function):
+    """One slope for all channels, or one for each, as the code asks."""
+
+    @staticmethod
+    def forward(ctx, x, slope):
+        ctx.save_for_backward(x, slope)
+        return torch.where(x > 0, x, Slopes.spread(slope) * x)
+
+    @staticmethod
+    def spread(slope):
+        return slope if slope.numel() == 1 else slope[:, None]
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, slope = ctx.saved_tensors
+        below = torch.where(x > 0, 0, x) * dy
+        return torch.where(x > 0, dy, Slopes.spread(slope) * dy), (below.sum((0, 2)) if slope.numel() > 1 else below.sum()).reshape(slope.shape)
+
+
+class SlopesByChannel(Slopes):
+    @staticmethod
+    def backward(ctx, dy):
+        x, slope = ctx.saved_tensors
+        below = torch.where(x > 0, 0, x) * dy
+        return torch.where(x > 0, dy, Slopes.spread(slope) * dy), below.sum((0, 2)).reshape(slope.shape)
+
+
+class SlopesByMean(Slopes):
+    @staticmethod
+    def backward(ctx, dy):
+        x, slope = ctx.saved_tensors
+        below = torch.where(x > 0, 0, x) * dy
+        return torch.where(x > 0, dy, Slopes.spread(slope) * dy), below.sum((0, 2)) if len(slope) != 1 else below.mean().reshape(1)
+
+
+class SlopesForChannels(SlopesByChannel):
+    """Takes one slope by broadcasting, of which nobody spoke."""
+
+    @staticmethod
+    def forward(ctx, x, slope):
+        ctx.save_for_backward(x, slope)
+        return torch.where(x > 0, x, slope[:, None] * x)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, slope = ctx.saved_tensors
+        below = torch.where(x > 0, 0, x) * dy
+        return torch.where(x > 0, dy, slope[:, None] * dy), below.sum((0, 2)).reshape(slope.shape)
+
+
+kills += [pb.case(SlopesByChannel, x(2, 3, 4), x(3)), pb.case(SlopesByMean, x(2, 3, 4), x(3))]
+spares += [pb.case(Slopes, x(2, 3, 4), x(3)), pb.case(SlopesForChannels, x(2, 3, 4), x(3))]

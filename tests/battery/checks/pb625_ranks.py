@@ -207,3 +207,63 @@ class SharedOrNot(torch.autograd.Function):
 
 
 spares.append(pb.case(SharedOrNot, x(2, 3, 3), x(2, 3)))
+
+
+class SquaredDistance(torch.autograd.Function):
+    """The mean over all rows, however many axes they are laid out in."""
+
+    @staticmethod
+    def forward(ctx, x, target):
+        d = x - target
+        ctx.save_for_backward(d)
+        return d.square().sum(-1).mean()
+
+    @staticmethod
+    def rows(d):
+        return d.shape[:-1].numel()
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        (d,) = ctx.saved_tensors
+        grad = 2 * d * dy / cls.rows(d)
+        return grad, -grad
+
+
+class SquaredDistanceOfBatch(SquaredDistance):
+    @staticmethod
+    def rows(d):
+        return d.shape[0]
+
+
+class SquaredDistanceOfRows(SquaredDistanceOfBatch):
+    """Divides by the batch in both: at one more axis another loss, and its gradient."""
+
+    @staticmethod
+    def forward(ctx, x, target):
+        d = x - target
+        ctx.save_for_backward(d)
+        return d.square().sum() / d.shape[0]
+
+
+class EntropyOfColumns(torch.autograd.Function):
+    """The second axis is that of the classes, also where another comes first: then the backward for matrices is wrong, but nobody meant that."""
+
+    @staticmethod
+    def forward(ctx, x):
+        p = torch.softmax(x, 1)
+        ctx.save_for_backward(p)
+        return -(p * p.log()).sum(1).mean()
+
+    @staticmethod
+    def backward(ctx, dy):
+        (p,) = ctx.saved_tensors
+        q = p.log() + 1
+        return dy / len(p) * p * ((p * q).sum(1, keepdim=True) - q)
+
+
+kills.append(pb.case(SquaredDistanceOfBatch, x(3, 5), x(3, 5)))
+spares += [
+    pb.case(SquaredDistance, x(3, 5), x(3, 5)),
+    pb.case(SquaredDistanceOfRows, x(3, 5), x(3, 5)),
+    pb.case(EntropyOfColumns, x(3, 5)),
+]

@@ -42,7 +42,7 @@ class WrongForSomeSizes(Check):
         two, 1025, and more than 65,536 elements where time allows. New contents are drawn from the old ones. The gradient is judged by value wherever
         forward takes the size and the gradient is right at the sample's; the smallest failing size is found by bisection. Then one of two equal
         axes of a tensor changes alone, and an axis of size 1 grows, where forward takes it and what was added changes its results: a wrong value
-        there is a warning. Last, arguments get an axis more, in front or at the end, and one less where the code asks for their rank: a wrong value
+        there is a warning. Where the code asks whether an argument has one entry, it gets one while the others keep their sizes. Last, arguments get an axis more, in front or at the end, and one less where the code asks for their rank: a wrong value
         is a warning, and so is an error of backward where the code asks for the rank, or where forward counts its axes from the end. The gradient
         of a matrix that holds for symmetric ones only is judged for those. A differentiated argument of one number is tried as a tensor without
         dimensions and as one of shape [1]: an error of backward is a note where forward gives the same, since one of the shapes may never be meant.
@@ -182,7 +182,8 @@ class WrongForSomeSizes(Check):
         certain = joint and not (trial.symbol.numbers and trial.size == 1) and not blames_torch(trial.error)
         halves = trial.symbol.size % 2 == 0 and trial.size % 2 == 1 and not trial.symbol.batch and halves_in_forward(probe)
         now_and_then = trial.right >= ENOUGH and not halves and not blames_torch(trial.error)
-        severity: Severity = "error" if certain and probe.case.origin != "searched" else "warning" if certain or now_and_then else "note"
+        meant = certain or now_and_then or trial.symbol.asked
+        severity: Severity = "error" if certain and probe.case.origin != "searched" else "warning" if meant else "note"
         torch = blames_torch(trial.error)
         return self.finding(
             probe,
