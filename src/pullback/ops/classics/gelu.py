@@ -45,7 +45,7 @@ def gelu(x: Tensor, approximate: Literal["none", "tanh"] = "none") -> Tensor:
 
     Supports:
         float64, float32, bfloat16, float16; CPU and CUDA; second derivatives, torch.func, forward mode, torch.compile, autocast. With C kernels the
-        approximation takes about a third of torch's own time.
+        approximation takes less than a third of torch's own time from 1e6 elements on.
 
     Raises:
         TypeError: for an `x` that is no floating tensor.
