@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from itertools import chain
 
 from ...diagnosis.mismatch import Guess
@@ -21,6 +22,7 @@ from ..evaluate import UserCodeError
 from ..joined import joined_settings
 from ..locate import locate, locate_at
 from ..probe import Probe
+from ..process_flags import process_flags
 from ..refusals import refuses
 from ..rounding import rounded_away
 from ..squares import with_squares
@@ -100,17 +102,18 @@ class WrongGradient(Check):
         told: set[tuple[str, str]] = set()
         settings = Pairing(probe)
         # Pairs come last, once it is known which single settings are right.
-        for variant in chain(other_branches(probe), other_settings(probe), joined_settings(probe), _later(settings.pairs)):
+        for variant in chain(other_branches(probe), other_settings(probe), process_flags(probe), joined_settings(probe), _later(settings.pairs)):
             if time.thread_time() > end:
                 return
             single, variant = variant, with_squares(variant) or variant
             try:
-                edges = failures(probe, variant.evaluator, new=(variant.path, variant.partner) if variant.guessed else ())
+                with variant.within():
+                    edges = failures(probe, variant.evaluator, new=(variant.path, variant.partner) if variant.guessed else ())
             except UserCodeError as error:
                 if error.stage == "backward" and not refuses(error) and (not variant.guessed or _never_ran(error)):
                     yield self._raises_in_branch(probe, variant, error)
                 continue
-            if not edges and not variant.partner:
+            if not edges and not variant.partner and variant.within is nullcontext:
                 settings.add(single)
             for edge in edges:
                 if edge.verdict.none and variant.guessed and edge.verdict.path in (variant.path, variant.partner):
@@ -126,7 +129,8 @@ class WrongGradient(Check):
 
     def _wrong_in_branch(self, probe: Probe, variant: Variant, wrong: InputVerdict) -> Finding:
         nothing = "no gradient" if wrong.none else "a wrong gradient"
-        spot = locate_at(probe, wrong.path, variant.evaluator)
+        with variant.within():
+            spot = locate_at(probe, wrong.path, variant.evaluator)
         return self.finding(
             probe,
             f"{probe.backward_name_of(wrong.path)} returns {nothing} for {wrong.path} with {variant.name}",
