@@ -126,7 +126,8 @@ def _changes(evaluator: Evaluator, text: str) -> Iterator[tuple[tuple[str, ...],
     # A cotangent, or a tensor that was saved: in most code of the rank of the largest argument.
     others = {rank for name, rank in lower if name not in arguments}
     for leaf in leaves:
-        if (leaf.path, leaf.template.dim() - 1) in lower or (leaf is main and leaf.template.dim() - 1 in others):
+        less = leaf.template.dim() - 1
+        if (leaf.path, less) in lower or (leaf is main and less in others) or (less > 1 and (leaf.path, less + 1) in _cases_of_rank(text)):
             for dim in range(leaf.template.dim() - 1):
                 yield (leaf.path,), lambda t, dim=dim: t.select(dim, 0).clone()
     yield from _as_large_as_others(leaves, text)
@@ -208,6 +209,11 @@ def _highest(text: str, name: str) -> float:
 def _lower(text: str) -> set[tuple[str, int]]:
     """The ranks that the code asks names for: three for `b.dim() == 3`, and three and four for `b.dim() < 4`."""
     return {(a or b, rank) for a, b, sign, number in _COMPARED.findall(text) for rank in _told_apart(sign, int(number))}
+
+
+def _cases_of_rank(text: str) -> set[tuple[str, int]]:
+    """The ranks for which the code has a case of its own, so that it has one for others too."""
+    return {(a or b, int(number)) for a, b, sign, number in _COMPARED.findall(text) if sign in ("==", "!=")}
 
 
 def _told_apart(sign: str, number: int) -> tuple[int, ...]:
