@@ -21,6 +21,8 @@ from .tensors import differentiable
 from .variants import Variant, in_place, limited, optional_arguments
 
 CHOICES = 4
+NUMBER = 0.7
+"""What a factor may be."""
 COARSE = 1e-3
 PIECES = (2, 3, 1)
 _CUT = re.compile(r"chunk|block|tile|split|piece|parts?$|micro_?batch", re.IGNORECASE)
@@ -86,6 +88,20 @@ def _left_at_none(probe: Probe, evidence: Evidence) -> Iterator[Variant]:
                 if isinstance(value, Tensor) and differentiable(value) and evidence.traits[slot.name].grad is not False:
                     evaluator = evaluator.variant(wanted={slot.name, *(leaf.path for leaf in evaluator.wanted)})
                 yield Variant(slot.name, f"{slot.name}={shown(value)}", evaluator, passed=False, guessed=True)
+
+
+def numbers_for_none(probe: Probe) -> Iterator[Variant]:
+    """Yield the call with a number for each None that gets no gradient, whatever forward makes of it: it may be meant for backward alone."""
+    evidence = evidence_of(probe)
+    if evidence is None or any(slot.star for slot in evidence.slots):
+        return
+    exact, optional = probe.exact, optional_arguments(probe)
+    calls = [(name, exact.variant({name: NUMBER})) for name, value in exact.named if value is None]
+    if not exact.kwargs:
+        calls += [(slot.name, exact.extended([*before, NUMBER])) for slot, before in _left_out(probe, evidence) if slot.default is None]
+    for name, evaluator in calls:
+        if name in optional and name in evidence.traits and evidence.traits[name].grad is False:
+            yield Variant(name, f"{name}={NUMBER}", evaluator, guessed=True)
 
 
 def _left_out(probe: Probe, evidence: Evidence) -> Iterator[tuple[Slot, list[Any]]]:

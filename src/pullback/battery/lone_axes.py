@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Set
+from collections.abc import Collection, Iterator
 
 from torch import Tensor
 
@@ -41,7 +41,33 @@ def lone_symbols(evaluator: Evaluator) -> Iterator[Symbol]:
                 yield Symbol(1, ((main.path, dim),), joint=False, stays=f"{paths[1]}.shape[{dim}] stays 1")
 
 
-def shared_symbols(evaluator: Evaluator, single: Set[str]) -> Iterator[Symbol]:
+def single_axes(evaluator: Evaluator) -> Iterator[Symbol]:
+    """Yield, for each axis but the leading one of a tensor, the change of it alone, where axes of other tensors have its size.
+
+    Sizes may be equal by chance, as the width of queries and of values. Such a change counts only where the outputs' shapes follow it.
+    """
+    leaves = [leaf for leaf in resizable_leaves(evaluator) if differentiable(leaf.template)]
+    for leaf in leaves:
+        shape = list(leaf.template.shape)
+        for dim, size in enumerate(shape):
+            others = [other.path for other in leaves if other is not leaf and size in other.template.shape]
+            if dim and size > 1 and shape.count(size) == 1 and others:
+                yield Symbol(size, ((leaf.path, dim),), joint=False, stays=f"that of {others[0]} stays {size}")
+
+
+def shapes_follow(evaluator: Evaluator, there: Evaluator | None, size: int, new: int) -> bool:
+    """Return whether forward takes another call, in which one axis of `size` has become `new`, and an axis of its outputs has done so too."""
+    if there is None:
+        return False
+    try:
+        here, then = ([y.shape for y in e.values()] for e in (evaluator, there))
+    except UserCodeError:
+        return False
+    changed = [(a, b) for a, b in zip(here, then, strict=False) if a != b]
+    return bool(changed) and all(len(a) == len(b) and [p for p in zip(a, b, strict=True) if p[0] != p[1]] == [(size, new)] for a, b in changed)
+
+
+def shared_symbols(evaluator: Evaluator, single: Collection[str]) -> Iterator[Symbol]:
     """Yield, where the code asks whether an axis has size 1, each leading axis that gets it alone while another tensor keeps the size.
 
     Args:

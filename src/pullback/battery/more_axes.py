@@ -108,7 +108,8 @@ def _changes(evaluator: Evaluator, code: RankQuestions) -> Iterator[tuple[tuple[
     # A cotangent, or a tensor that was saved: in most code of the rank of the largest argument.
     others = {rank for name, rank in lower if name not in arguments}
     for leaf in leaves:
-        if (leaf.path, leaf.template.dim() - 1) in lower or (leaf is main and leaf.template.dim() - 1 in others):
+        less = leaf.template.dim() - 1
+        if (leaf.path, less) in lower or (leaf is main and less in others) or (less > 1 and (leaf.path, less + 1) in code.cases()):
             for dim in range(leaf.template.dim() - 1):
                 yield (leaf.path,), lambda t, dim=dim: t.select(dim, 0).clone()
     yield from _as_large_as_others(leaves, code)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 
 import torch
 from torch import Tensor
@@ -11,6 +12,10 @@ from torch import Tensor
 from ..capture.saved import reachable
 from .evaluate import Arguments, Evaluator, Outcome
 from .tensors import copy_tensor, differentiable, same
+
+FROZEN = 3
+"""How many inputs are in turn the only one that requires grad."""
+FLAGS = 2
 
 
 def other_modes(device: str) -> Iterator[tuple[AbstractContextManager[object], str]]:
@@ -21,8 +26,23 @@ def other_modes(device: str) -> Iterator[tuple[AbstractContextManager[object], s
     yield torch.inference_mode(), "torch.inference_mode()"
 
 
+def earlier_calls(evaluator: Evaluator) -> Iterator[tuple[Callable[[], object], str]]:
+    """Yield what a program may have run before a call like those of `evaluator`, and how messages name it."""
+    for mode, name in other_modes(next((leaf.template.device.type for leaf in evaluator.wanted), "cpu")):
+        yield partial(_forward_in, mode, evaluator), f"under {name}"
+    paths = [leaf.path for leaf in evaluator.wanted]
+    for path in paths[:FROZEN] if len(paths) > 1 else ():
+        yield partial(evaluator.forward, requires_grad=(path,)), f"with {path} alone requiring grad"
+
+
+def _forward_in(mode: AbstractContextManager[object], evaluator: Evaluator) -> Outcome:
+    arguments = evaluator.arguments()
+    with mode:
+        return evaluator.forward(arguments)
+
+
 def other_inputs(first: Evaluator) -> Iterator[tuple[Evaluator, str]]:
-    """Yield the same call with other values, and with fewer rows."""
+    """Yield the same call with other values, with fewer rows, with other numbers, and with each flag turned round."""
     floating = [leaf for leaf in first.leaves if differentiable(leaf.template) and leaf.template.layout is torch.strided]
     leaves = [leaf for leaf in floating if leaf.wanted]
     yield first.variant({leaf.path: _other(leaf.template) for leaf in floating}), "with other values"
@@ -31,6 +51,11 @@ def other_inputs(first: Evaluator) -> Iterator[tuple[Evaluator, str]]:
         dense = [leaf for leaf in first.leaves if leaf.template.dim() and leaf.template.layout is torch.strided]
         fewer = {leaf.path: copy_tensor(leaf.template[: n - 1]) for leaf in dense if leaf.template.shape[0] == n}
         yield first.variant(fewer), "of different sizes"
+    numbers = {name: value * 1.125 for name, value in first.named if type(value) is float and value}
+    if numbers:
+        yield first.variant(numbers), "with other numbers"
+    flags = [(name, not value) for name, value in first.named if isinstance(value, bool)]
+    yield from ((first.variant({name: value}), f"with {name}={value}") for name, value in flags[:FLAGS])
 
 
 def _other(t: Tensor) -> Tensor:

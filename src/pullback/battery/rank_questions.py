@@ -45,6 +45,10 @@ class RankQuestions:
         """The ranks that the code asks names for: three for ``b.dim() == 3``, and three and four for ``b.dim() < 4``."""
         return {(name, rank) for name, sign, number in self.compared for rank in _told_apart(sign, number)}
 
+    def cases(self) -> set[tuple[str, int]]:
+        """The ranks for which the code has a case of its own, so that it has one for others too."""
+        return {(name, number) for name, sign, number in self.compared if sign in ("==", "!=")}
+
 
 def rank_questions(function: type[Function] | None) -> RankQuestions:
     """Return what forward, backward and the helpers that they call say about ranks, as far as they can be read."""

@@ -7,20 +7,21 @@ import re
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from typing import Literal
 
-import torch
 from torch import Tensor
 
 from .compare import largest_gap
 from .evaluate import Evaluator, UserCodeError
 from .growth import Growth
 from .locate import trusted_eager
-from .lone_axes import counts_as_input, keeps_outputs, lone_symbols, shared_symbols
+from .lone_axes import counts_as_input, keeps_outputs, lone_symbols, shapes_follow, shared_symbols, single_axes
 from .probe import Probe
 from .rank_questions import rank_questions
 from .refusals import refuses
 from .rounding import rounded_away, rounding_for
+from .size_costs import LARGE, many_rows, predicted
 from .sizes import Resizer, Symbol, symbols, whole_numbers
 from .special import numbers_among
 from .tensors import copy_tensor, differentiable, random_like
@@ -32,10 +33,6 @@ Verdict = Literal["right", "wrong", "crash", "refused", "unknown"]
 
 SMALL = (1, 3, 7, 10, 17, 33, 67, 129)
 """Single, odd, just above powers of two, none a multiple of 8, and an even one; between them they pass the usual block sizes of 16 to 128."""
-LARGE = 1025
-"""Just above the usual widest block of 1024."""
-ELEMENTS = 65_536
-"""Above this many elements 16-bit indices wrap, and grids of blocks get a second dimension."""
 OUTPUT_ELEMENTS = 2**20
 DRAWS = 10
 """How often index arguments are drawn anew at the sample's sizes."""
@@ -122,7 +119,7 @@ class Sweep:
             if sizes is SMALL:
                 yield from self._lone(resizer, {symbol.size for symbol in failed})
         for symbol in active:
-            size = _many(self.probe.exact, symbol)
+            size = many_rows(self.probe.exact, symbol)
             if size is None or not symbol.batch or symbol in failed:
                 continue
             if self._affordable(resizer, symbol, size):
@@ -135,7 +132,9 @@ class Sweep:
 
         An error of backward is no news there, unless the code asks for the size: the sizes may have to be equal.
         """
-        for symbol in lone_symbols(self.probe.exact):
+        exact = self.probe.exact
+        followed = (s for s in single_axes(exact) if shapes_follow(exact, resizer.resized(s, 2 * s.size), s.size, 2 * s.size))
+        for symbol in chain(lone_symbols(exact), followed):
             if symbol.size in failed or not counts_as_input(resizer, symbol, 2 * symbol.size):
                 continue
             for size in (2 * symbol.size, *LONE):
@@ -223,17 +222,17 @@ class Sweep:
         to sizes half-way, as long as these fit.
         """
         costs = self._costs.setdefault(symbol, [])
-        if self.left < 0 or _predicted(costs, size)[1] > OUTPUT_ELEMENTS or not self._bearable(symbol, size):
+        if self.left < 0 or predicted(costs, size)[1] > OUTPUT_ELEMENTS or not self._bearable(symbol, size):
             return False
         for step in range(1 + STEPS):
-            if _predicted(costs, size)[0] <= self.left:
+            if predicted(costs, size)[0] <= self.left:
                 return True
             reached = costs[-1][0]
             rung = math.isqrt(reached * size) if step else reached
             known = step > 0 and not reached < rung < size
-            if known or _predicted(costs, rung)[0] > self.left or self._tried(resizer, symbol, rung) is None:
+            if known or predicted(costs, rung)[0] > self.left or self._tried(resizer, symbol, rung) is None:
                 return False
-        return _predicted(costs, size)[0] <= self.left
+        return predicted(costs, size)[0] <= self.left
 
     def _bearable(self, symbol: Symbol, size: int) -> bool:
         def passes(rung: int) -> list[Evaluator]:
@@ -265,10 +264,21 @@ class Sweep:
     def _again(self, resizer: Resizer, symbol: Symbol, size: int) -> bool:
         """Whether other contents of the same size are judged wrong as well: a point where no quotient can be trusted is not met three times."""
         others = [resizer.resized(symbol, size) for _ in range(2)]
-        if not all(e is not None and self.judge(e)[0] == "wrong" for e in others) or self._for_contents(resizer, symbol):
+        if not all(e is not None and self._judged_again(e) == "wrong" for e in others) or self._for_contents(resizer, symbol):
             return False
         # A larger matrix of the same entries has a larger norm: an iteration that converged at the sample may not do so here.
-        return size <= symbol.size or self.judge(_as_small_together(others[0], symbol, size))[0] != "right"
+        return size <= symbol.size or self._judged_again(_as_small_together(others[0], symbol, size)) != "right"
+
+    def _judged_again(self, evaluator: Evaluator) -> Verdict:
+        """What happens at a call like one that was judged with care: autograd through forward says so, where it can be trusted."""
+        try:
+            outcome = evaluator.forward()
+            cotangents = [random_like(y, self.probe.generator, SIGNED) for y in outcome.live]
+            got = evaluator.vjp(outcome, [copy_tensor(c) for c in cotangents])
+        except UserCodeError:
+            return self.judge(evaluator)[0]
+        agrees = self._agrees_with_eager(evaluator, cotangents, got) if self.values else None
+        return self.judge(evaluator)[0] if agrees is None else "right" if agrees else "wrong"
 
     def _for_contents(self, resizer: Resizer, symbol: Symbol) -> bool:
         """Whether indices that are drawn anew make the gradient wrong at the sample's sizes too, as where segments must not overlap."""
@@ -294,25 +304,26 @@ class Sweep:
         if not self.values:
             return "right", None, None, count
         agrees = self._agrees_with_eager(evaluator, cotangents, got)
-        wrong = None if agrees else self._wrong(evaluator)
+        wrong = None if agrees else self._wrong(evaluator, doubted=agrees is False)
         return ("right" if wrong is None else "wrong"), None, wrong, count
 
-    def _agrees_with_eager(self, evaluator: Evaluator, cotangents: list[Tensor], got: list[Tensor | None]) -> bool:
+    def _agrees_with_eager(self, evaluator: Evaluator, cotangents: list[Tensor], got: list[Tensor | None]) -> bool | None:
+        """Whether the gradients are those of autograd through forward; None where it cannot be trusted, or cannot say."""
         if any(trusted_eager(self.probe, path) is None for path in self.values):
-            return False
+            return None
         try:
             truth = eager(evaluator)
             outcome = truth.forward()
             expected = truth.vjp(outcome, [copy_tensor(c) for c in cotangents]) if len(outcome.carrying) == len(cotangents) else []
         except UserCodeError:
-            return False
+            return None
         kept = [i for i, leaf in enumerate(evaluator.wanted) if leaf.path in self.values]
         if len(expected) != len(got):
-            return False
+            return None
         return largest_gap([evaluator.wanted[i].path for i in kept], [got[i] for i in kept], [expected[i] for i in kept]) is None
 
-    def _wrong(self, evaluator: Evaluator) -> InputVerdict | None:
-        """The worst input by difference quotients, if two draws agree that it is wrong."""
+    def _wrong(self, evaluator: Evaluator, *, doubted: bool) -> InputVerdict | None:
+        """The worst input by difference quotients, if two draws agree that it is wrong; one, where autograd of forward has said so already."""
         try:
             test = ValueTest(evaluator, seed=self.probe.settings.seed)
             test.directions = 1
@@ -324,9 +335,10 @@ class Sweep:
                 if first.ok is False and self._overrun():
                     return None
                 if first.ok is False:
-                    again = ValueTest(evaluator, seed=self.probe.settings.seed + 1)
-                    again.directions = 1
-                    if again.careful(path).ok is not False or untrained_row(evaluator, path):
+                    again = None if doubted else ValueTest(evaluator, seed=self.probe.settings.seed + 1)
+                    if again is not None:
+                        again.directions = 1
+                    if (again is not None and again.careful(path).ok is not False) or untrained_row(evaluator, path):
                         continue
                     if not rounded_away(self.probe, evaluator, first, rounding_for(evaluator, path)):
                         return first
@@ -371,27 +383,3 @@ def _as_small_together(evaluator: Evaluator | None, symbol: Symbol, size: int) -
 def _multiple(symbol: Symbol, size: int) -> int:
     """A size as it is, or about as large a multiple of what the symbol's values must be multiples of."""
     return size if symbol.step == 1 else symbol.step * (size if size < LARGE else -(-size // symbol.step))
-
-
-def _predicted(costs: list[tuple[int, float, int]], size: int) -> tuple[float, float]:
-    """Seconds and output elements to expect at `size`, from the growth between the last two sizes that were tried."""
-    if not costs:
-        return 0.0, 0.0
-    last = costs[-1]
-    before = max((c for c in costs[:-1] if 0 < c[0] < last[0]), default=None)
-    if before is None or last[0] >= size:
-        return last[1], float(last[2])
-    ratio = math.log(last[0] / before[0])
-    growth = [min(4.0, max(least, math.log(max(last[k], 1e-9) / max(before[k], 1e-9)) / ratio)) for k, least in ((1, 0.0), (2, 0.0))]
-    factor = size / last[0]
-    return last[1] * factor ** growth[0], last[2] * factor ** growth[1]
-
-
-def _many(evaluator: Evaluator, symbol: Symbol) -> int | None:
-    """The size that brings the tensor of a batch axis above 65,536 elements, or None where several of its axes are tied."""
-    path = symbol.axes[0][0]
-    if sum(p == path for p, _ in symbol.axes) != 1:
-        return None
-    template = next(leaf.template for leaf in evaluator.leaves if leaf.path == path)
-    size = ELEMENTS * symbol.size // max(1, template.numel()) + 2
-    return size if size > LARGE and torch.Size([size]).numel() <= 2 * ELEMENTS else None

@@ -24,7 +24,7 @@ _NO_SIZE = re.compile(
 ALONE = 3
 """How many of several equal axes are changed alone, to see whether they are equal by chance."""
 
-MAX_ELEMENTS = 2**18
+MAX_ELEMENTS = 2**19
 """How many elements one argument may get: 400 in each of four tied axes is 25 billion."""
 
 

@@ -5,8 +5,11 @@ from __future__ import annotations
 import contextlib
 import inspect
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from enum import Enum
+from itertools import islice
 from typing import Any
 
 from torch import Tensor
@@ -15,8 +18,11 @@ from .. import trees
 from .code_text import own_text
 from .evaluate import Evaluator
 from .probe import Probe
+from .tensors import copied
 
 NUMBERS = 4
+MEMBERS = 6
+"""How many members of an enumeration are tried."""
 _TINY = re.compile(r"(^|_)(eps(ilon)?|tol(erance)?)\d?(_|$)", re.IGNORECASE)
 LARGE_EPSILON = 1e-2
 BETWEEN = 1.3
@@ -39,6 +45,7 @@ class Variant:
         passed: Whether the argument is passed in the sample, rather than left at its default.
         guessed: Whether it is put in the place of None, by what the code says: of another type, perhaps, than it is ever called with.
         partner: Another argument that is changed as well.
+        within: The context in which the call is made, where it is not an argument that changes, but how the process is set.
     """
 
     path: str
@@ -47,6 +54,7 @@ class Variant:
     passed: bool = True
     guessed: bool = False
     partner: str = ""
+    within: Callable[[], AbstractContextManager[None]] = contextlib.nullcontext
 
     @property
     def value(self) -> Any:
@@ -54,7 +62,9 @@ class Variant:
         named = dict(self.evaluator.named)
         if self.path in named:
             return named[self.path]
-        return next(leaf for name, argument in self.evaluator.named for p, leaf in trees.leaves(argument, name) if p == self.path)
+        holder, _, attribute = self.path.rpartition(".")
+        found = (leaf for name, argument in self.evaluator.named for p, leaf in trees.leaves(argument, name) if p == self.path)
+        return next(found, None) if holder not in named or trees.is_container(named[holder]) else getattr(named[holder], attribute)
 
     @property
     def changed(self) -> str:
@@ -71,12 +81,17 @@ class Variant:
 def other_branches(probe: Probe) -> Iterator[Variant]:
     """Yield the call with each optional argument left out (None), each bool turned round, each self-inverse permutation of axes by another.
 
+    Enumerations get their other members, objects the flags turned round that the code asks them for.
     Tuples of -1, which mean no limit, get a limit of 1 at each place.
     """
     optional = optional_arguments(probe)
     for name, value in probe.exact.named:
         if isinstance(value, bool):
             yield _variant(probe, name, not value)
+        elif isinstance(value, Enum):
+            yield from (_variant(probe, name, other) for other in islice(type(value), MEMBERS) if other is not value)
+        elif asked := _asked_of(probe, value):
+            yield from (_with_attribute(probe, name, value, attribute) for attribute in asked)
         elif inside := _flags_inside(name, value):
             yield from (_inside(probe, path) for path in inside)
         elif some := limited(value):
@@ -157,6 +172,26 @@ def limited(limits: Any) -> list[tuple[int, ...]]:
 
 def _flags_inside(name: str, value: Any) -> list[str]:
     return [path for path, leaf in trees.leaves(value, name) if path != name and isinstance(leaf, bool)]
+
+
+def _asked_of(probe: Probe, value: Any) -> list[str]:
+    """The flags of an object (a module's `training`, a config's `bias`) that the code of the Function asks for by name; none where it has no copy."""
+    if isinstance(value, (Tensor, type)) or trees.is_container(value) or not hasattr(value, "__dict__") or copied(value, {}) is value:
+        return []
+    flags = [name for name, flag in vars(value).items() if isinstance(flag, bool) and not name.startswith("_")]
+    text = own_text(probe.target.described) if flags else ""
+    return [name for name in flags if re.search(rf"\.{re.escape(name)}\b", text)]
+
+
+def _with_attribute(probe: Probe, name: str, value: Any, attribute: str) -> Variant:
+    """The call with a flag of an object turned round, in a copy of the object; `training` of a module as `train` and `eval` do it."""
+    flag = not getattr(value, attribute)
+    other = copied(value, {})
+    if attribute == "training" and callable(getattr(other, "train", None)):
+        other.train(flag)
+    else:
+        setattr(other, attribute, flag)
+    return Variant(f"{name}.{attribute}", f"{name}.{attribute}={flag}", probe.exact.variant({name: other}))
 
 
 def _inside(probe: Probe, path: str) -> Variant:

@@ -198,3 +198,32 @@ spares = [
     pb.case(SumAndIndex, x(3, 4), x(4).expand(3, 4).detach().requires_grad_()),
     pb.case(two_layers, x(3, 4), x(4, 2), x(2)),
 ]
+
+
+class KeepsNormaliser(torch.autograd.Function):
+    """A softmax with a bias: the sample's bias does not require grad."""
+
+    @staticmethod
+    def forward(ctx, scores, bias):
+        z = scores + bias
+        ctx.save_for_backward(z, z.logsumexp(-1, keepdim=True))
+        return z.softmax(-1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        z, total = ctx.saved_tensors
+        p = (z - total).exp()
+        grad = p * (dy - (p * dy).sum(-1, keepdim=True))
+        return grad, grad.sum(0)
+
+
+class KeepsNormaliserForScores(KeepsNormaliser):
+    @staticmethod
+    def forward(ctx, scores, bias):
+        z = scores + bias
+        ctx.save_for_backward(z, z.logsumexp(-1, keepdim=True) if ctx.needs_input_grad[0] else z.new_empty(0))
+        return z.softmax(-1)
+
+
+kills.append(pb.case(KeepsNormaliserForScores, x(3, 4), x(4).detach()))
+spares.append(pb.case(KeepsNormaliser, x(3, 4), x(4).detach()))

@@ -183,3 +183,30 @@ class TurnsGradient(Turns):
 
 kills.append(pb.case(TurnsGradient, x(3, 2), 0.7))
 spares.append(pb.case(Turns, x(3, 2), 0.7))
+
+
+class ScalesGradient(torch.autograd.Function):
+    """A factor for the gradient alone, which the sample leaves out."""
+
+    @staticmethod
+    def forward(ctx, x, axis, factor=None):
+        ctx.axis, ctx.factor = axis, factor
+        return x.movedim(axis, 0).contiguous()
+
+    @staticmethod
+    def backward(ctx, dy):
+        if ctx.factor is not None:
+            dy = dy * ctx.factor
+        return dy.movedim(0, ctx.axis), None, None
+
+
+class ScalesGradientInPlace(ScalesGradient):
+    @staticmethod
+    def backward(ctx, dy):
+        if ctx.factor is not None:
+            dy.mul_(ctx.factor)
+        return dy.movedim(0, ctx.axis).clone(), None, None
+
+
+kills.append(pb.case(ScalesGradientInPlace, x(2, 3), 1, None).declare(exact=False, reason="scaled on purpose"))
+spares.append(pb.case(ScalesGradient, x(2, 3), 1, None).declare(exact=False, reason="scaled on purpose"))

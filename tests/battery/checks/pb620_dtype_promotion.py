@@ -136,3 +136,39 @@ class Phase(torch.autograd.Function):
 
 
 spares.append(pb.case(Phase, x(3, 4)))
+
+
+class SumsByProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, bias):
+        return x * 2 + bias
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * 2, (torch.ones(1, len(dy), dtype=dy.dtype, device=dy.device) @ dy)[0]
+
+
+class SumsByProductOfDefault(SumsByProduct):
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * 2, (torch.ones(1, len(dy), device=dy.device) @ dy)[0]
+
+
+class RefusesLate(SumsByProduct):
+    @staticmethod
+    def backward(ctx, dy):
+        assert dy.dtype in (torch.bfloat16, torch.float16), "half precision only"
+        return dy * 2, dy.sum(0)
+
+
+class RefusesAtOnce(RefusesLate):
+    @staticmethod
+    def forward(ctx, x, bias):
+        assert x.dtype in (torch.bfloat16, torch.float16), "half precision only"
+        return x * 2 + bias
+
+
+kills.append(pb.case(SumsByProductOfDefault, x(3, 4, dtype=torch.float32), x(4, dtype=torch.float32)))
+kills.append(pb.case(RefusesLate, x(3, 4, dtype=torch.bfloat16), x(4, dtype=torch.bfloat16)))
+spares.append(pb.case(SumsByProduct, x(3, 4, dtype=torch.float32), x(4, dtype=torch.float32)))
+spares.append(pb.case(RefusesAtOnce, x(3, 4, dtype=torch.bfloat16), x(4, dtype=torch.bfloat16)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections.abc import Callable, Iterator
+from contextlib import nullcontext
 from itertools import chain
 
 from ...diagnosis.mismatch import Guess
@@ -23,6 +24,7 @@ from ..joined import joined_settings
 from ..locate import locate, locate_at
 from ..meter import Spent
 from ..probe import Probe
+from ..process_flags import process_flags
 from ..raising import raises_with, severity_of_raising
 from ..rounding import rounded_away
 from ..squares import with_squares
@@ -105,18 +107,21 @@ class WrongGradient(Check):
         told: set[tuple[str, str]] = set()
         settings = Pairing(probe)
         # Pairs come last, once it is known which single settings are right.
-        for variant in chain(other_branches(probe), other_settings(probe), joined_settings(probe), next_counts(probe), _later(settings.pairs)):
+        for variant in chain(
+            other_branches(probe), other_settings(probe), process_flags(probe), joined_settings(probe), next_counts(probe), _later(settings.pairs)
+        ):
             if time.thread_time() > end:
                 return
             single, variant = variant, with_squares(variant) or variant
             try:
-                edges = failures(probe, variant.evaluator, new=(variant.path, variant.partner) if variant.guessed else ())
+                with variant.within():
+                    edges = failures(probe, variant.evaluator, new=(variant.path, variant.partner) if variant.guessed else ())
             except UserCodeError as error:
                 severity = severity_of_raising(probe, variant, error)
                 if severity is not None:
                     yield raises_with(self, probe, variant, error, severity)
                 continue
-            if not edges and not variant.partner:
+            if not edges and not variant.partner and variant.within is nullcontext:
                 settings.add(single)
             for edge in edges:
                 if edge.verdict.none and variant.guessed and edge.verdict.path in (variant.path, variant.partner):
@@ -132,7 +137,8 @@ class WrongGradient(Check):
 
     def _wrong_in_branch(self, probe: Probe, variant: Variant, wrong: InputVerdict) -> Finding:
         nothing = "no gradient" if wrong.none else "a wrong gradient"
-        spot = locate_at(probe, wrong.path, variant.evaluator)
+        with variant.within():
+            spot = locate_at(probe, wrong.path, variant.evaluator)
         return self.finding(
             probe,
             f"{probe.backward_name_of(wrong.path)} returns {nothing} for {wrong.path} with {variant.name}",

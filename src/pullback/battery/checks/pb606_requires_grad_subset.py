@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 
 import torch
 from torch import Tensor
@@ -11,10 +12,10 @@ from torch import Tensor
 from ...report.finding import Evidence, Finding
 from ..base import Check
 from ..compare import Gap, gradient_scales, largest_gap
-from ..evaluate import Outcome, UserCodeError
+from ..evaluate import Evaluator, Outcome, UserCodeError
 from ..probe import Probe
 from ..refusals import refuses
-from ..tensors import copy_tensor
+from ..tensors import copy_tensor, differentiable
 from ..words import gradient_name
 
 LIMIT = 8
@@ -29,6 +30,16 @@ class Subset:
     said: str
 
 
+@dataclass(frozen=True, slots=True)
+class Whole:
+    """The call in which all inputs require grad: its outcome, the cotangent of each of its outputs by path, and the gradients."""
+
+    evaluator: Evaluator
+    outcome: Outcome
+    cotangents: dict[str, Tensor]
+    gradients: Sequence[Tensor | None]
+
+
 class RequiresGradSubset(Check):
     """The op crashes, or a gradient is lost or wrong, when only some of its inputs require grad.
 
@@ -38,7 +49,8 @@ class RequiresGradSubset(Check):
 
     How it is measured:
         Each differentiated input is frozen in turn, then each alone is left to require grad, then none is, with and without no_grad. Outputs and
-        the remaining gradients must be those of the full call.
+        the remaining gradients must be those of the full call. An input that does not require grad in the sample, though backward would give it a
+        gradient, is let alone require it too (a warning).
 
     Example:
         ``if ctx.needs_input_grad[0]: grad_x = ...`` without ``grad_x = None`` before; ``if x.requires_grad:`` in forward around what grad_w needs.
@@ -52,21 +64,34 @@ class RequiresGradSubset(Check):
     severity = "error"
 
     def run(self, probe: Probe) -> Iterator[Finding]:
-        evaluator = probe.exact
-        base = evaluator.forward()
-        cotangents = dict(zip([base.paths[i] for i in base.carrying], probe.cotangents(base), strict=True))
-        expected = evaluator.vjp(base, [copy_tensor(c) for c in cotangents.values()])
+        whole = _whole(probe, probe.exact)
         seen: set[str] = set()
-        for subset in _subsets([leaf.path for leaf in evaluator.wanted]):
-            found = self._tried(probe, subset, base, cotangents, expected)
+        for subset in _subsets([leaf.path for leaf in probe.exact.wanted]):
+            found = self._tried(probe, subset, whole)
             if found is not None and found.message not in seen:
                 seen.add(found.message)
                 yield found
                 if len(seen) == 2:
                     return
+        if not seen:
+            yield from islice(self._of_others(probe), 1)
 
-    def _tried(self, probe: Probe, subset: Subset, base: Outcome, cotangents: dict[str, Tensor], expected: Sequence[Tensor | None]) -> Finding | None:
-        evaluator = probe.exact
+    def _of_others(self, probe: Probe) -> Iterator[Finding]:
+        """Let each input alone require grad that does not in the sample, if backward gives it a gradient when all do."""
+        paths = [leaf.path for leaf in probe.exact.wanted]
+        others = [leaf.path for leaf in probe.exact.leaves if not leaf.wanted and differentiable(leaf.template) and leaf.template.numel() > 1]
+        for path in [p for p in others if p.partition(".")[0] not in probe.declaration.static][:LIMIT]:
+            try:
+                whole = _whole(probe, probe.exact.variant(wanted=[*paths, path]))
+            except UserCodeError:
+                continue
+            if next(g for leaf, g in zip(whole.evaluator.wanted, whole.gradients, strict=True) if leaf.path == path) is not None:
+                found = self._tried(probe, Subset((path,), f"only {path} requires grad"), whole)
+                if found is not None:
+                    yield replace(found, severity="warning")
+
+    def _tried(self, probe: Probe, subset: Subset, whole: Whole) -> Finding | None:
+        evaluator, base, cotangents, expected = whole.evaluator, whole.outcome, whole.cotangents, whole.gradients
         try:
             outcome = evaluator.forward(requires_grad=subset.paths)
             if not subset.paths:
@@ -129,6 +154,12 @@ class RequiresGradSubset(Check):
             cause="forward branches on requires_grad or needs_input_grad",
             fix="Branch only around what backward needs, never around the result.",
         )
+
+
+def _whole(probe: Probe, evaluator: Evaluator) -> Whole:
+    outcome = evaluator.forward()
+    cotangents = dict(zip([outcome.paths[i] for i in outcome.carrying], probe.cotangents(outcome), strict=True))
+    return Whole(evaluator, outcome, cotangents, evaluator.vjp(outcome, [copy_tensor(c) for c in cotangents.values()]))
 
 
 def _subsets(paths: list[str]) -> Iterator[Subset]:

@@ -13,13 +13,15 @@ from ...capture.calls import name_of
 from ...capture.observed_calls import BackwardCall, observed_backward
 from ...report.finding import Evidence, Finding
 from ..base import Check
-from ..branches import other_settings
+from ..branches import numbers_for_none, other_settings
 from ..evaluate import Outcome, UserCodeError
 from ..probe import Probe
 from ..tensors import copy_tensor, same
 from ..variants import other_branches
 
-FLAGS = 4
+SETTINGS = 12
+TRIED = 6
+"""How many of so many settings are tried; flags first."""
 
 
 class MutatesGradOutput(Check):
@@ -30,7 +32,8 @@ class MutatesGradOutput(Check):
 
     How it is measured:
         grad_output's values and version before and after backward are compared; comparing values also sees writes through numpy or raw pointers.
-        Then the values are compared once more with each flag turned round (a warning: the caller asks for it by the flag).
+        Then the values are compared once more with each flag turned round, with other words, and with a number for what is None (a warning: the
+        caller asks for it).
 
     Example:
         ``grad_output.mul_(w)``, ``grad_output[mask] = 0``, ``torch.mul(a, b, out=grad_output)``.
@@ -63,14 +66,14 @@ class MutatesGradOutput(Check):
         if written:
             yield self._mutated(probe, probe.backward_name, written)
         elif probe.target.direct:
-            yield from self._with_other_flags(probe)
+            yield from self._with_other_settings(probe)
         else:
             yield from self._inside(probe, calls)
 
-    def _with_other_flags(self, probe: Probe) -> Iterator[Finding]:
-        """Look at the writes of backward with each flag turned round."""
-        flags = (v for v in chain(other_branches(probe), other_settings(probe)) if isinstance(v.value, bool))
-        for variant in islice(flags, FLAGS):
+    def _with_other_settings(self, probe: Probe) -> Iterator[Finding]:
+        """Look at the writes of backward with each flag turned round, with other words, and with numbers in the place of None."""
+        settings = (v for v in chain(numbers_for_none(probe), other_branches(probe), other_settings(probe)) if not isinstance(v.value, Tensor))
+        for variant in sorted(islice(settings, SETTINGS), key=lambda v: not isinstance(v.value, bool))[:TRIED]:
             try:
                 outcome = variant.evaluator.forward()
                 cotangents = probe.cotangents(outcome)

@@ -36,7 +36,8 @@ class CheckpointMismatch(Check):
 
     How it is measured:
         The same inputs and random state, with saved-tensor hooks that hand back a copy, and with the op inside ``torch.utils.checkpoint``, reentrant
-        and not: gradients must be those of the plain call. Reading ``ctx.saved_tensors`` twice is a note: non-reentrant checkpointing refuses it.
+        and not: gradients must be those of the plain call; where forward itself returns something else the second time, that is a note. Reading
+        ``ctx.saved_tensors`` twice is a note: non-reentrant checkpointing refuses it.
 
     Example:
         ``weight.main_grad`` read from a saved tensor: the attribute is not there on a copy.
@@ -77,7 +78,7 @@ class CheckpointMismatch(Check):
             else:
                 finding = self._wrong(probe, variant, how, got, expected)
             if finding is not None:
-                yield finding
+                yield finding if _repeats(evaluator) else _of_forward(finding, owner(probe))
                 return
 
     def _raised(self, probe: Probe, how: str, error: UserCodeError) -> Finding | None:
@@ -124,6 +125,26 @@ class CheckpointMismatch(Check):
                 attachments={} if a is None or b is None or a.shape != b.shape else picture(gradient_name(leaf.path), differences(a, b), allowed),
             )
         return None
+
+
+def _repeats(evaluator: Evaluator) -> bool:
+    """Whether forward returns the same once more for the very same arguments, which is what recomputing it takes for granted."""
+    arguments = evaluator.arguments()
+    try:
+        once, again = ([t.detach().clone() for t in evaluator.forward(arguments).outputs] for _ in range(2))
+    except UserCodeError:
+        return True
+    return len(once) == len(again) and all(map(same, once, again))
+
+
+def _of_forward(finding: Finding, name: str) -> Finding:
+    """The finding as a note about a forward that moves an object among its arguments on, on purpose mostly: running statistics, a scale's history."""
+    return replace(
+        finding,
+        severity="note",
+        cause=f"{name}.forward returns something else when it runs again with the same arguments: an object among them moves on",
+        fix="let forward leave its arguments as they are, or call it outside of what is checkpointed",
+    )
 
 
 def _compared(a: Tensor | None, b: Tensor | None) -> tuple[str, str, float, float]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,8 +17,11 @@ from ..base import Check, Skipped
 from ..evaluate import UserCodeError
 from ..keeping import argument_tensors, observe, owner
 from ..probe import Probe
+from ..refusals import refuses
 from ..tensors import differentiable
 
+_LACKS = re.compile(r"not implemented for|[Uu]nsupported|not supported|[Ll]ow precision|only support", re.IGNORECASE)
+"""How torch and numpy say that they have nothing for a dtype."""
 DTYPES = (torch.bfloat16, torch.float16, torch.float32, torch.float64)
 
 
@@ -34,7 +38,7 @@ class _Run:
 
 
 class DtypePromotion(Check):
-    """Low-precision inputs come out in a wider dtype, or a gradient comes back in another dtype than its input, for some dtypes.
+    """Low-precision inputs come out in a wider dtype, or a gradient comes back in another dtype than its input, or not at all, for some dtypes.
 
     Why it matters:
         A float32 mask or constant silently turns a bfloat16 model into a float32 one from there on: twice the memory, half the speed, and dtype
@@ -43,7 +47,8 @@ class DtypePromotion(Check):
     How it is measured:
         The op runs with all floating arguments in bfloat16, float16, float32 and float64. Outputs that are wider than every input are reported,
         unless the op gives that dtype whatever it is given (accumulation in float32 on purpose) or another output keeps the dtype. Gradients are
-        what backward returns, before the engine casts them.
+        what backward returns, before the engine casts them. A backward that raises with a dtype that forward takes is reported, unless torch has no
+        kernel for it.
 
     Example:
         ``mask = (torch.rand_like(x) > p).float()``; ``torch.zeros(n)`` without ``dtype=x.dtype``.
@@ -57,7 +62,12 @@ class DtypePromotion(Check):
     severity = "warning"
 
     def run(self, probe: Probe) -> Iterator[Finding]:
-        runs = {dtype: run for dtype in DTYPES if (run := _run(probe, dtype)) is not None}
+        tried = {dtype: run for dtype in DTYPES if (run := _run(probe, dtype)) is not None}
+        runs = {dtype: run for dtype, run in tried.items() if isinstance(run, _Run)}
+        late = [(dtype, error) for dtype, error in tried.items() if isinstance(error, UserCodeError)]
+        if runs and late:
+            yield self._raises(probe, *late[0])
+            return
         if len(runs) < 2:
             raise Skipped("the op takes fewer than two floating dtypes")
         wide = [dtype for dtype in runs if _promotes(dtype, runs)]
@@ -75,6 +85,16 @@ class DtypePromotion(Check):
             evidence=[Evidence(f"all floating arguments {_name(d)}", got=f"output {_name(runs[d].outputs[0])}", expected=_name(d)) for d in wide],
             cause="a tensor of another dtype (a mask, a constant, a buffer in the default dtype) takes part, and the wider dtype wins",
             fix="make it in the input's dtype: .to(x.dtype), or dtype=x.dtype where it is created; a mask can stay boolean",
+        )
+
+    def _raises(self, probe: Probe, dtype: torch.dtype, error: UserCodeError) -> Finding:
+        late = refuses(error)
+        return self.finding(
+            probe,
+            f"{probe.backward_name} {'refuses' if late else 'raises with'} {_name(dtype)}, which forward takes",
+            evidence=[Evidence(f"all floating arguments {_name(dtype)}", got=error.short, expected="gradients, or a refusal in forward")],
+            cause="the refusal comes after forward has run" if late else "a tensor that backward makes, or grad_output itself, has another dtype",
+            fix="refuse the dtype in forward" if late else "make tensors in backward with dtype=grad_output.dtype, and cast where two dtypes meet",
         )
 
     def _gradients(self, probe: Probe, runs: dict[torch.dtype, _Run]) -> Iterator[Finding]:
@@ -106,7 +126,8 @@ def _promotes(dtype: torch.dtype, runs: dict[torch.dtype, _Run]) -> bool:
     return widest is not dtype and runs[widest].outputs != outputs
 
 
-def _run(probe: Probe, dtype: torch.dtype) -> _Run | None:
+def _run(probe: Probe, dtype: torch.dtype) -> _Run | UserCodeError | None:
+    """What happens with one dtype: the dtypes that come out, or what backward raises; None where forward does not take it, or torch cannot."""
     if any(leaf.template.is_complex() for leaf in probe.native.leaves):
         return None
     evaluator = probe.native.cast(dtype)
@@ -116,8 +137,8 @@ def _run(probe: Probe, dtype: torch.dtype) -> _Run | None:
             return None
         with observed_backward(calls[0].function) as backward:
             evaluator.vjp(outcome, probe.cotangents(outcome))
-    except UserCodeError:
-        return None
+    except UserCodeError as error:
+        return error if error.stage == "backward" and not _LACKS.search(str(error.error)) else None
     floating = [t for _, t in trees.leaves(calls[0].outputs) if isinstance(t, Tensor) and differentiable(t)]
     largest = max(t.numel() for _, t in argument_tensors(probe, calls[0]) if differentiable(t))
     names = [path for path, _ in argument_tensors(probe, calls[0])]
