@@ -11,7 +11,7 @@ from torch import Tensor
 from .deliberate import OnPurpose, deliberate_inputs, hands_on
 from .edges import Edge
 from .evaluate import Evaluator, UserCodeError
-from .filled import in_place_of_none, other_defaults, other_float, shown
+from .filled import in_place_of_none, next_count, other_defaults, other_float, shown, tells_cases_apart
 from .probe import Probe
 from .search.evidence import Evidence, gather_evidence
 from .search.specs import Slot
@@ -34,7 +34,7 @@ def other_settings(probe: Probe) -> Iterator[Variant]:
         return
     exact = probe.exact
     for name, value in exact.named:
-        if name in evidence.traits and (isinstance(value, (str, float)) or _is_code(evidence.traits[name], value)):
+        if name in evidence.traits and (isinstance(value, (str, float)) or tells_cases_apart(evidence.traits[name], value)):
             for other in _others(evidence.traits[name], value, name):
                 yield Variant(name, f"{name}={other!r}", exact.variant({name: other}))
     if not exact.kwargs:
@@ -51,6 +51,17 @@ def _left_at_default(probe: Probe, evidence: Evidence) -> Iterator[Variant]:
                 evaluator = probe.exact.extended([*before, other])
                 evaluator.nonleaf = evaluator.nonleaf or in_place(slot.name)
                 yield Variant(slot.name, f"{slot.name}={other!r}", evaluator, passed=False)
+
+
+def next_counts(probe: Probe) -> Iterator[Variant]:
+    """Yield the call with the next whole number for each parameter that the sample leaves at a whole number."""
+    evidence = evidence_of(probe)
+    if evidence is None or probe.exact.kwargs or any(slot.star for slot in evidence.slots):
+        return
+    for slot, before in _left_out(probe, evidence):
+        for other in next_count(slot, evidence):
+            if _runs(probe.exact.extended([*before, slot.default])):
+                yield Variant(slot.name, f"{slot.name}={other}", probe.exact.extended([*before, other]), passed=False)
 
 
 def given_tensors(probe: Probe, names: Container[str]) -> Iterator[Variant]:
@@ -189,12 +200,6 @@ def asks_for(probe: Probe, name: str, there: Evaluator) -> bool:
     """Whether the code compares a whole number with the very value that it has in another call: a case of its own, not a place that is passed by."""
     value = dict(there.named)[name]
     return type(value) is int and asks_about(probe, name, value)
-
-
-def _is_code(trait: Trait, value: Any) -> bool:
-    """Whether a whole number only tells cases apart: the code compares the argument with it and with other whole numbers."""
-    numbers = [c for c in trait.constants if isinstance(c, int) and not isinstance(c, bool)]
-    return isinstance(value, int) and not isinstance(value, bool) and value in numbers and len(numbers) > 1
 
 
 def _runs(evaluator: Evaluator) -> bool:

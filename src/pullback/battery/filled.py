@@ -12,8 +12,9 @@ from torch import Tensor
 from .evaluate import Evaluator, UserCodeError
 from .search.evidence import Evidence, float_values, specs_of_kind
 from .search.specs import Slot, Spec, build
+from .search.traits import Trait
 from .tensors import differentiable
-from .variants import STEPS
+from .variants import POSITION, STEPS
 
 KINDS = ("float", "int", "str", "mask", "tensor", "bool")
 """What may be put in the place of None; index tensors, groups, objects and callables belong to contents that nobody can guess."""
@@ -33,6 +34,23 @@ def other_defaults(slot: Slot) -> list[Any]:
     if isinstance(value, int):
         return [n for n in (2, 3) if n != value] if _COUNT.search(slot.name) and not STEPS.search(slot.name) and value > 0 else []
     return []
+
+
+def next_count(slot: Slot, evidence: Evidence) -> list[int]:
+    """Return the whole number after a parameter's default: for what is counted or measured, not for what points at an entry or tells cases apart.
+
+    An approximation of one more step or term only gets better.
+    """
+    value = slot.default
+    if type(value) is not int or POSITION.search(slot.name) or _PLACE.search(slot.name) or tells_cases_apart(evidence.traits[slot.name], value):
+        return []
+    return [n for n in (value + 1,) if n not in other_defaults(slot)]
+
+
+def tells_cases_apart(trait: Trait, value: Any) -> bool:
+    """Whether a whole number only tells cases apart: the code compares the argument with it and with other whole numbers."""
+    numbers = [c for c in trait.constants if isinstance(c, int) and not isinstance(c, bool)]
+    return isinstance(value, int) and not isinstance(value, bool) and value in numbers and len(numbers) > 1
 
 
 def other_float(slot: Slot, evidence: Evidence) -> list[float]:

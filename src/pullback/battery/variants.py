@@ -24,7 +24,8 @@ BETWEEN = 1.3
 _POSITIVE = re.compile(r"(^|_)(delta|eps|epsilon|sigma|std|tau|temp|temperature|bits|width|radius|bandwidth|n|num|size)(_|$)", re.IGNORECASE)
 STEPS = re.compile(r"iter|sweeps?(_|$)", re.IGNORECASE)
 """Names of how many steps an approximation takes: with few of them forward is another function, which no implicit derivative is that of."""
-_POSITION = re.compile(r"(^|_)(idx|index|blank|seed|rank)(_|$)", re.IGNORECASE)
+POSITION = re.compile(r"(^|_)(idx|index|blank|seed|rank)(_|$)", re.IGNORECASE)
+"""Names of numbers that point at an entry, or at nothing that forward counts with."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +55,11 @@ class Variant:
         if self.path in named:
             return named[self.path]
         return next(leaf for name, argument in self.evaluator.named for p, leaf in trees.leaves(argument, name) if p == self.path)
+
+    @property
+    def changed(self) -> str:
+        """How messages name what is changed."""
+        return f"{self.path} together with {self.partner}" if self.partner else self.path
 
     @property
     def tensors_guessed(self) -> bool:
@@ -92,7 +98,7 @@ def other_numbers(probe: Probe) -> Iterator[Variant]:
     for name, value in _sizes_last(probe):
         if _whole_numbers(value) and len(set(value)) == 1 and value[0] > 0:
             yield _variant(probe, name, (*value[:-1], value[-1] + 1))
-        if isinstance(value, bool) or not isinstance(value, (int, float)) or _POSITION.search(name):
+        if isinstance(value, bool) or not isinstance(value, (int, float)) or POSITION.search(name):
             continue
         seen += 1
         if seen > NUMBERS:
@@ -116,7 +122,7 @@ def _sizes_last(probe: Probe) -> list[tuple[str, Any]]:
 
 def _numbers(value: float, tiny: bool) -> list[float]:
     if isinstance(value, int):
-        candidates: list[float] = [0, 1, 2, -value, value + 1, value - 1]
+        candidates: list[float] = [value + 1, value - 1, 1, 2, 0, -value]
     elif tiny and abs(value) < LARGE_EPSILON:
         candidates = [0.0, LARGE_EPSILON, min(10 * value, LARGE_EPSILON), 1e-12]
     else:

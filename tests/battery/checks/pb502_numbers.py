@@ -208,3 +208,51 @@ class EitherDistance(Distance):
 
 kills.append(pb.case(Distance, x(4, 3), x(4, 3), 2))
 spares.append(pb.case(EitherDistance, x(4, 3), x(4, 3), 2))
+
+
+class EveryNth(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, stride):
+        ctx.stride, ctx.length = stride, x.shape[-1]
+        return x[..., ::stride].clone()
+
+    @staticmethod
+    def backward(ctx, dy):
+        grad = dy.new_zeros(*dy.shape[:-1], ctx.length)
+        grad[..., :: ctx.stride] = dy
+        return grad, None
+
+
+class EverySecond(EveryNth):
+    @staticmethod
+    def backward(ctx, dy):
+        grad = dy.new_zeros(*dy.shape[:-1], ctx.length)
+        grad[..., ::2] = dy
+        return grad, None
+
+
+class EverySecondOnly(EveryNth):
+    """Other strides are refused, in backward."""
+
+    @staticmethod
+    def backward(ctx, dy):
+        if ctx.stride != 2:
+            raise NotImplementedError("strides of two")
+        return EverySecond.backward(ctx, dy)
+
+
+class Padded(torch.autograd.Function):
+    """The width equals a size that it is tied to: another one is none of the sample's kind."""
+
+    @staticmethod
+    def forward(ctx, x, width):
+        ctx.width = width
+        return torch.nn.functional.pad(x, (0, width))
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy.unflatten(-1, (-1, ctx.width))[..., 0, :], None
+
+
+kills.append(pb.case(EverySecond, x(3, 7), 2))
+spares += [pb.case(EveryNth, x(3, 7), 2), pb.case(EverySecondOnly, x(3, 7), 2), pb.case(Padded, x(3, 6), 6)]

@@ -11,7 +11,7 @@ from ...diagnosis.where import describe
 from ...report.finding import Evidence, Finding
 from .. import tolerance
 from ..base import Check, Skipped
-from ..branches import excused, other_settings, switches_off
+from ..branches import excused, next_counts, other_settings, switches_off
 from ..combinations import Pairing
 from ..conjugates import missing_conjugate
 from ..correct import corrected_line
@@ -21,7 +21,7 @@ from ..evaluate import UserCodeError
 from ..joined import joined_settings
 from ..locate import locate, locate_at
 from ..probe import Probe
-from ..refusals import refuses
+from ..raising import raises_with, severity_of_raising
 from ..rounding import rounded_away
 from ..squares import with_squares
 from ..truth import eager
@@ -46,9 +46,10 @@ class WrongGradient(Check):
         kinks the interval between the one-sided derivatives; the tolerance is the sum of what was measured. Where backward is not linear in
         grad_output the comparison uses non-negative cotangents. Where the gradient is right, flags are turned round, optional arguments left out or,
         where they are None, given (a number or a tensor that forward takes and that changes its output), and the words and whole numbers that the
-        code compares an argument with are passed, also for parameters that the sample leaves at their default, and other floats for those; an axis
-        is tried with its neighbour in every tensor, two groups with half the channels. Settings that are right alone are then tried two at a time,
-        and a flag that forward refuses with square matrices.
+        code compares an argument with are passed, also for parameters that the sample leaves at their default, and other floats and the next whole
+        number for those; an axis is tried with its neighbour in every tensor, two groups with half the channels. Settings that are right alone are
+        then tried two at a time, and a flag that forward refuses with square matrices. Where backward raises with one of them, other than by a
+        ``raise`` of its own, it is a warning, on searched inputs a note.
 
     Example:
         ``return 2 * grad_output`` for ``forward = x * x``: the factor x is missing.
@@ -100,15 +101,16 @@ class WrongGradient(Check):
         told: set[tuple[str, str]] = set()
         settings = Pairing(probe)
         # Pairs come last, once it is known which single settings are right.
-        for variant in chain(other_branches(probe), other_settings(probe), joined_settings(probe), _later(settings.pairs)):
+        for variant in chain(other_branches(probe), other_settings(probe), joined_settings(probe), next_counts(probe), _later(settings.pairs)):
             if time.thread_time() > end:
                 return
             single, variant = variant, with_squares(variant) or variant
             try:
                 edges = failures(probe, variant.evaluator, new=(variant.path, variant.partner) if variant.guessed else ())
             except UserCodeError as error:
-                if error.stage == "backward" and not refuses(error) and (not variant.guessed or _never_ran(error)):
-                    yield self._raises_in_branch(probe, variant, error)
+                severity = severity_of_raising(probe, variant, error)
+                if severity is not None:
+                    yield raises_with(self, probe, variant, error, severity)
                 continue
             if not edges and not variant.partner:
                 settings.add(single)
@@ -134,24 +136,13 @@ class WrongGradient(Check):
                 *([] if spot is None else [spot.evidence]),
                 wrong.evidence(f"with {variant.name}, along a random direction of {wrong.path}, paired with a random grad_output"),
             ],
-            cause=f"a branch of backward for {_changed(variant)} is wrong; as in the sample the gradient is right"
+            cause=f"a branch of backward for {variant.changed} is wrong; as in the sample the gradient is right"
             + (", and so it is with one of them" if variant.partner else ""),
             certain=True,
             fix=f"Check {gradient_name(wrong.path)} in the branch that {variant.name} takes.",
             severity="warning" if variant.tensors_guessed else "error",
             path=wrong.path,
             attachments=None if spot is None else spot.attachments,
-        )
-
-    def _raises_in_branch(self, probe: Probe, variant: Variant, error: UserCodeError) -> Finding:
-        return self.finding(
-            probe,
-            f"{probe.backward_name} raises with {variant.name}, which forward accepts",
-            severity="error" if variant.passed and probe.case.origin != "searched" else "warning" if _never_ran(error) else "note",
-            evidence=[Evidence(f"backward with {variant.name}", got=error.short, expected="gradients, or a forward that refuses")],
-            cause=f"a branch of backward for {_changed(variant)} was never run",
-            certain=True,
-            fix=f"Handle {variant.name} in backward, or refuse it in forward with a clear message.",
         )
 
     def _wrong(self, probe: Probe, wrong: InputVerdict) -> Finding:
@@ -182,16 +173,6 @@ class WrongGradient(Check):
 
 def _later(pairs: Callable[[], Iterator[Variant]]) -> Iterator[Variant]:
     yield from pairs()
-
-
-def _changed(variant: Variant) -> str:
-    return f"{variant.path} together with {variant.partner}" if variant.partner else variant.path
-
-
-def _never_ran(error: UserCodeError) -> bool:
-    """Whether backward stopped for a reason that no value can mend: a name without a value, or None where something else belongs."""
-    raised = error.error
-    return isinstance(raised, NameError) or (isinstance(raised, (AttributeError, TypeError)) and "NoneType" in str(raised))
 
 
 def _unit(probe: Probe, path: str) -> float:

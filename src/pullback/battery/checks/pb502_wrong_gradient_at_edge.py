@@ -24,13 +24,14 @@ from ..evaluate import Evaluator, UserCodeError
 from ..locate import locate_at, trusted_eager
 from ..positions import other_positions
 from ..probe import Probe
+from ..raising import raises_with, severity_of_raising
 from ..refusals import refuses
 from ..same_calls import same_calls
 from ..special import index_points, loses_finiteness, plain_points, points_beside, special_points
 from ..thresholds import threshold_points
 from ..truth import eager
 from ..value import InputVerdict, ValueTest
-from ..variants import epsilon_among, other_numbers
+from ..variants import Variant, epsilon_among, other_numbers
 from ..words import gradient_name, told_apart
 
 BUDGET = 1.0
@@ -53,6 +54,7 @@ class Place:
         own: The input whose values were changed; empty where something else was.
         severity: How bad a wrong gradient is there.
         number: The number among the arguments that was changed; empty where something else was.
+        setting: The call with that number and nothing else changed; None where there is more, or something else.
     """
 
     where: str
@@ -60,6 +62,7 @@ class Place:
     own: str = ""
     severity: Severity = "error"
     number: str = ""
+    setting: Variant | None = None
 
 
 class WrongGradientAtEdge(Check):
@@ -79,7 +82,8 @@ class WrongGradientAtEdge(Check):
         the test fails, autograd through the forward must pass it at the same point, and other rounding must not move the gradient as far:
         else nothing is claimed. Arguments that are not differentiated get other contents: an index that repeats or leaves a row out, an empty
         segment, labels that are all ignored, masks all true and all false, the other sign, others than all 0 or all 1, times that run back;
-        where they break what the sample obeys (distinct, positive), it is a warning.
+        where they break what the sample obeys (distinct, positive), it is a warning. So is a backward that raises, other than by a ``raise`` of its
+        own, with another value of a number.
 
     Example:
         The gradient of a product computed as ``y / x``: NaN or 0 at ``x == 0``.
@@ -123,7 +127,10 @@ class WrongGradientAtEdge(Check):
         evaluator = place.evaluator
         try:
             edges = failures(probe, evaluator)
-        except UserCodeError:
+        except UserCodeError as error:
+            severity = None if place.setting is None else severity_of_raising(probe, place.setting, error)
+            if place.setting is not None and severity is not None:
+                yield raises_with(self, probe, place.setting, error, severity), (place.number, f"{severity}, raises")
             return
         for edge in edges:
             if _meant(probe, place, edge):
@@ -254,7 +261,7 @@ def _places(probe: Probe) -> Iterator[Place]:
     for variant in other_positions(probe):
         yield Place(variant.name, _lean(exact, variant.evaluator))
     for variant in other_numbers(probe):
-        yield Place(variant.name, _lean(exact, variant.evaluator), number=variant.path)
+        yield Place(variant.name, _lean(exact, variant.evaluator), number=variant.path, setting=variant)
         for point in plain_points(variant.evaluator):
             evaluator = _lean(exact, variant.evaluator.variant({point.path: point.value}))
             if loses_finiteness(evaluator):
