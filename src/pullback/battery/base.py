@@ -38,6 +38,7 @@ class Check:
         stage: Order: 1 what backward returns and writes, 2 values, 3 the rest, 4 what is slow. Later stages may ask `probe.explained`.
         tier: ``"default"``, ``"thorough"``, ``"distributed"`` or ``"gpu"``.
         compiler: Whether it makes torch import its compiler.
+        metered: Whether it may be stopped where evaluations are dear.
     """
 
     code: ClassVar[str]
@@ -47,6 +48,7 @@ class Check:
     stage: ClassVar[int] = 3
     tier: ClassVar[Literal["default", "thorough", "distributed", "gpu"]] = "default"
     compiler: ClassVar[bool] = False
+    metered: ClassVar[bool] = True
 
     def run(self, probe: Probe) -> Iterable[Finding]:
         """Yield findings about the probe's case.

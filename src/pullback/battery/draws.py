@@ -10,6 +10,8 @@ from typing import Any, Protocol, TypeVar
 
 import torch
 
+from .meter import Meter
+
 R = TypeVar("R")
 
 
@@ -17,6 +19,9 @@ class Drawing(Protocol):
     """What draws: its generator, and the seed and name that every stream of it starts from."""
 
     generator: torch.Generator
+
+    @property
+    def meter(self) -> Meter: ...
 
     @property
     def origin(self) -> tuple[str, ...]: ...
@@ -39,11 +44,14 @@ def drawing(probe: Drawing, name: str) -> Iterator[None]:
 
 
 def shared(compute: Callable[[Any], R]) -> functools.cached_property[R]:
-    """Return a cached property that draws the same whoever asks for it first: a check alone then says what it says among all others."""
+    """Return a cached property that draws the same whoever asks for it first, and is charged to nobody.
+
+    A check alone then says what it says among all others.
+    """
 
     @functools.wraps(compute)
     def of_its_own_stream(probe: Drawing) -> R:
-        with drawing(probe, compute.__name__):
+        with drawing(probe, compute.__name__), probe.meter.free():
             return compute(probe)
 
     return functools.cached_property(of_its_own_stream)

@@ -14,6 +14,7 @@ from torch import Tensor
 from .. import trees
 from ..capture.calls import Target
 from ..capture.case import Case
+from .meter import Meter
 from .process_state import KeptDefaults
 from .tensors import IMMUTABLE, as_the_user_made_it, cast_tensor, copied, copy_tensor, differentiable, is_freed, move_tensor
 
@@ -109,6 +110,7 @@ class Evaluator:
         self.through_backward = through_backward
         self.hold_everything = True
         self.fresh_graphs = False
+        self.meter = Meter()
         self.static = tuple(static)
         names = target.positional(len(self.args))
         self._named: list[tuple[str, Any]] = [*zip(names, self.args, strict=True), *self.kwargs.items()]
@@ -159,6 +161,7 @@ class Evaluator:
         new = type(self)(target, args, kwargs, wanted=wanted, static=self.static, nonleaf=self.nonleaf, through_backward=self.through_backward)
         new.hold_everything = self.hold_everything
         new.fresh_graphs = self.fresh_graphs
+        new.meter = self.meter
         return new
 
     def cast(self, dtype: torch.dtype) -> Evaluator:
@@ -251,6 +254,7 @@ class Evaluator:
         Raises:
             UserCodeError: if the checked code raises.
         """
+        self.meter.spend("forward")
         if any(map(is_freed, arguments.tensors)):
             raise UserCodeError("forward", RuntimeError("an earlier call gave back the memory of an argument"))
         try:
@@ -286,6 +290,7 @@ class Evaluator:
         Raises:
             UserCodeError: if backward raises.
         """
+        self.meter.spend("backward")
         pairs = [(y, c) for y, c in zip(outcome.live, cotangents, strict=True) if c is not None]
         roots = [r for r in outcome.arguments.roots if r.requires_grad]
         self._hold(seed)

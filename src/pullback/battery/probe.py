@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeVar
@@ -19,6 +20,7 @@ from ..report.finding import Finding, Location
 from .draws import drawing, shared, stream
 from .evaluate import Evaluator, Outcome, UserCodeError
 from .linearity import Nonlinearity, nonlinearity
+from .meter import HEAVY, Meter
 from .repeats import Repeats, repeats, vjp_or_none
 from .settings import Settings
 from .state import Snapshot
@@ -26,6 +28,7 @@ from .tensors import copy_tensor, differentiable, random_like, same
 from .value import SIGNED, ValueTest, ValueVerdict
 
 T = TypeVar("T")
+WEIGHINGS = 3
 
 
 @dataclass(slots=True)
@@ -88,6 +91,11 @@ class Probe:
         if self.target.function is not None:
             return self.target.function
         return self.baseline.functions[0] if len(self.baseline.functions) == 1 else None
+
+    @property
+    def meter(self) -> Meter:
+        """What evaluations cost, and what is left of it."""
+        return self.native.meter
 
     @property
     def orders(self) -> int:
@@ -194,6 +202,22 @@ class Probe:
             UserCodeError: if the op raises at the given inputs.
         """
         return repeats(self.native, self.baseline.cotangents, self.generator)
+
+    def weigh(self) -> None:
+        """Find out what an evaluation costs: not the first, which may load or compile something, and the quickest, since a busy machine waits."""
+        start = time.perf_counter()
+        base = self.baseline
+        if base.outcome is None or not base.outcome.carrying or base.backward_error is not None or time.perf_counter() - start < HEAVY:
+            return
+        quickest = min((self._timed(base.cotangents) for _ in range(WEIGHINGS)), key=sum)
+        self.meter.forward, self.meter.backward = quickest
+
+    def _timed(self, cotangents: Sequence[Tensor]) -> tuple[float, float]:
+        start = time.perf_counter()
+        outcome = self.native.forward()
+        middle = time.perf_counter()
+        vjp_or_none(self.native, outcome, [copy_tensor(c) for c in cotangents])
+        return middle - start, time.perf_counter() - middle
 
     @shared
     def exact(self) -> Evaluator:

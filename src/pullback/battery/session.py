@@ -23,6 +23,7 @@ from .base import Check, Skipped, Unsupported, all_checks
 from .draws import stream
 from .evaluate import UserCodeError
 from .guards import guarded
+from .meter import Spent
 from .probe import Probe, SparseOutput
 from .process_state import preserved_state
 from .ranks import group_of_one
@@ -101,6 +102,8 @@ class _Run:
 
     def _baseline(self) -> Finding | None:
         self.announce("PB002")
+        with contextlib.suppress(UserCodeError):
+            self.probe.weigh()
         error = self.probe.baseline.forward_error
         if error is None:
             return None
@@ -140,18 +143,17 @@ class _Run:
         start = time.perf_counter()
         subject = self.probe.target.subject
         status, reason = "pass", ""
+        found: list[Finding] = []
         self.probe.generator = stream(*self.probe.origin, check.code)
         try:
             missing = self._missing(check)
             if missing:
                 status, reason = "skipped", missing
             else:
-                found = [guarded(self.probe, finding) for finding in check.run(self.probe)]
-                self.probe.findings.extend(found)
+                self._collect(check, found)
                 reason = self.probe.remarks.get(check.code, "")
-                if found:
-                    loud = [f for f in found if f.severity != "note"]
-                    status = loud[0].status if loud else found[0].status
+        except Spent:
+            status, reason = "skipped", f"stopped: one evaluation takes {self.probe.meter.each:.2g} s (--thorough goes on)"
         except Skipped as skipped:
             status, reason = "skipped", str(skipped)
         except Unsupported as refusal:
@@ -161,7 +163,22 @@ class _Run:
         except Exception as error:
             status, reason = "error", clean(f"{type(error).__name__}: {error}", limit=400)
             self.probe.findings.append(_broke(self.probe, check.code, error))
+        if found:
+            loud = [f for f in found if f.severity != "note"]
+            status = loud[0].status if loud else found[0].status
         self.runs.append(CheckRun(check.code, subject, status, reason, time.perf_counter() - start))  # type: ignore[arg-type]
+
+    def _collect(self, check: Check, found: list[Finding]) -> None:
+        """Take what a check finds; what it found before it was stopped counts."""
+        meter = self.probe.meter
+        limited = meter.sweep() if check.metered and not self.probe.settings.thorough else contextlib.nullcontext()
+        try:
+            with limited:
+                for finding in check.run(self.probe):
+                    with meter.free():
+                        found.append(guarded(self.probe, finding))
+        finally:
+            self.probe.findings.extend(found)
 
     def _missing(self, check: Check) -> str:
         base = self.probe.baseline

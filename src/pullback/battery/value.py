@@ -134,7 +134,7 @@ class ValueTest:
         self.generator = torch.Generator().manual_seed(seed + 0x5A11)
         self.nonnegative = nonnegative
         self.leave = leave
-        self.directions = DIRECTIONS
+        self.directions = 1 if evaluator.meter.heavy else DIRECTIONS
         self.outcome = evaluator.forward()
         self.carrying = self.outcome.carrying
         self.cotangents = [self.draw() for _ in range(COTANGENTS)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 from itertools import chain
@@ -20,6 +21,7 @@ from ..edges import agree, by_entry, failures
 from ..evaluate import UserCodeError
 from ..joined import joined_settings
 from ..locate import locate, locate_at
+from ..meter import Spent
 from ..probe import Probe
 from ..raising import raises_with, severity_of_raising
 from ..rounding import rounded_away
@@ -66,6 +68,7 @@ class WrongGradient(Check):
     name = "wrong-gradient"
     severity = "error"
     stage = 2
+    metered = False
 
     def run(self, probe: Probe) -> Iterator[Finding]:
         if probe.declaration.deliberate and probe.declaration.linear:
@@ -86,7 +89,8 @@ class WrongGradient(Check):
                 continue
             yield self._wrong(probe, wrong)
         if not verdict.wrong and probe.nonlinearity is None:
-            yield from self._in_other_branches(probe)
+            with contextlib.suppress(Spent), probe.meter.sweep():
+                yield from self._in_other_branches(probe)
         blurred = max(verdict.inputs.values(), key=lambda v: v.unseen, default=None)
         if blurred is not None and blurred.ok and blurred.unseen:
             probe.remarks[self.code] = (
