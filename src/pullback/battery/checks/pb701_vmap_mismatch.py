@@ -17,6 +17,7 @@ from ...report.finding import Finding
 from .. import tolerance
 from ..base import Check, Skipped, Unsupported
 from ..compare import Gap, beyond, unlike
+from ..evaluate import UserCodeError
 from ..functional import Functional, functional, held
 from ..keeping import owner
 from ..probe import Probe
@@ -79,7 +80,11 @@ class VmapMismatch(Check):
                 if found is not None:
                     yield self._wrong(probe, what, how, found)
                     return
-        lost = _lost_through(op, samples, probe.function)
+        try:
+            lost = _lost_through(op, samples, probe.function)
+        except Unsupported as why:
+            lost = None
+            probe.remarks[self.code] = f"the gradient through vmap was not compared: {why}"
         if lost is not None:
             yield self._through(probe, lost)
         if not tried and refusal:
@@ -110,7 +115,12 @@ class VmapMismatch(Check):
 
 
 def _lost_through(op: Functional, samples: Samples, function: type[torch.autograd.Function] | None) -> Gap | None:
-    """How the gradient of a batched call differs from those of the calls one by one, for a rule of the Function's own; None where it does not."""
+    """How the gradient of a batched call differs from those of the calls one by one, for a rule of the Function's own; None where it does not.
+
+    Raises:
+        Unsupported: if torch.func refuses (a RuntimeError, or a NotImplementedError, which is one): numpy, data_ptr or item() inside the rule.
+        UserCodeError: if the rule raises anything else.
+    """
     if function is None or op_behind(function) is not None or function.vmap is torch.autograd.Function.vmap:
         return None
     how = (0,) * len(op.points)
@@ -121,10 +131,12 @@ def _lost_through(op: Functional, samples: Samples, function: type[torch.autogra
         return torch.func.vjp(torch.vmap(op.call, in_dims=how), *inputs)[1](cotangents)
 
     try:
-        expected = _loop(_gradient_of(op), how, batched)
-        return _gap(op, "the gradients", held(through, *batched), expected)
-    except Exception:
-        return None
+        expected, got = _loop(_gradient_of(op), how, batched), held(through, *batched)
+    except RuntimeError as refusal:
+        raise Unsupported(_said(refusal)) from refusal
+    except Exception as error:
+        raise UserCodeError("vmap", error) from error
+    return _gap(op, "the gradients", got, expected)
 
 
 def _offered(function: type[torch.autograd.Function] | None) -> int:
