@@ -203,3 +203,26 @@ def test_arguments_passed_otherwise_are_refused_with_the_call_as_it_should_be(ca
     with pytest.raises(TypeError, match=re.escape(words)) as caught:
         call(x(3))
     assert str(caught.value).startswith("pullback.check ")
+
+
+class StridesByTwo(torch.autograd.Function):
+    """Spreads a gradient over every second entry, whatever the stride."""
+
+    @staticmethod
+    def forward(ctx, x, stride):
+        ctx.shape = x.shape
+        return x[..., ::stride] * 1.0
+
+    @staticmethod
+    def backward(ctx, dy):
+        grad = dy.new_zeros(ctx.shape)
+        grad[..., ::2][..., : dy.shape[-1]] = dy[..., : grad[..., ::2].shape[-1]]
+        return grad, None
+
+
+def test_the_cause_at_another_number_says_what_is_known():
+    x = torch.linspace(-1, 2, 18, dtype=torch.float64).reshape(3, 6).requires_grad_()
+    found = [f for f in pb.check(StridesByTwo, (x, 2), select=["PB502"]).findings if f.severity == "error"]
+    assert found[0].message.endswith("at stride=3")
+    assert found[0].cause == "with stride=2, as in the sample, the gradient is right"
+    assert found[0].fix == "Compare how forward and backward use stride."

@@ -56,7 +56,8 @@ class Report:
     def merge(self, *others: Report) -> Report:
         """Return one report holding this one's and the others' findings, checks and subjects, without repeats.
 
-        Of findings that say the same of the same subject (as several samples do) the first is kept, or the first of the gravest.
+        Of findings that say the same of the same subject (as several samples do) the first is kept, or the first of the gravest; one that lists
+        what it is about (attachment ``"about"``) says the same as those before it, and as longer ones, that list all of that.
         """
         reports = (self, *others)
         environment: dict[str, JSON] = {}
@@ -65,7 +66,7 @@ class Report:
                 known = environment.get(key)
                 environment[key] = {**known, **value} if isinstance(known, dict) and isinstance(value, dict) else value
         return Report(
-            findings=_gravest(f for r in reports for f in r.findings),
+            findings=_with_news(_gravest(f for r in reports for f in r.findings)),
             checks=_unique(c for r in reports for c in r.checks),
             subjects=_unique(s for r in reports for s in r.subjects),
             environment=environment,
@@ -139,6 +140,25 @@ def _gravest(findings: Iterable[Finding]) -> tuple[Finding, ...]:
         if key not in kept or SEVERITIES.index(finding.severity) < SEVERITIES.index(kept[key].severity):
             kept[key] = finding
     return tuple(kept.values())
+
+
+def _with_news(findings: tuple[Finding, ...]) -> tuple[Finding, ...]:
+    """Leave out the findings of which every name is told by others, the longest first."""
+    told: dict[tuple[str, str, str], set[str]] = {}
+    left_out: set[int] = set()
+    for at in sorted(range(len(findings)), key=lambda at: -len(_about(findings[at]))):
+        finding = findings[at]
+        names = set(_about(finding))
+        known = told.setdefault((finding.code, finding.subject, finding.severity), set())
+        if names and names <= known:
+            left_out.add(at)
+        known |= names
+    return tuple(finding for at, finding in enumerate(findings) if at not in left_out)
+
+
+def _about(finding: Finding) -> list[str]:
+    names = finding.attachments.get("about")
+    return [name for name in names if isinstance(name, str)] if isinstance(names, list) else []
 
 
 def _unique(items: Iterable[Any]) -> tuple[Any, ...]:

@@ -205,18 +205,16 @@ class WrongGradientAtEdge(Check):
         named = place.number if place.number and not asks_for(probe, place.number, place.evaluator) else ""
         if named and _behind(probe, place, edge):
             return self._behind_a_break(probe, place, v, evidence)
+        cause, fix = _regularised(share) if regularised else _known(probe, place, edge)
         return self.finding(
             probe,
             f"{name} {what} for {v.path}, at {where}",
             severity="note" if regularised else place.severity,
             evidence=evidence,
             attachments=None if spot is None else spot.attachments,
-            cause=f"it is off by {share:.0e} of itself: a term that keeps a division from zero, or an iteration that stops early, shows there"
-            if regularised
-            else "the formula does not hold at this value (a division by it, a comparison that leaves it out, a branch); at the sample it does",
-            fix="Nothing, if it is exact enough for you."
-            if regularised
-            else f"Compute {gradient_name(v.path)} at this value as the limit that forward has there.",
+            cause=cause,
+            certain=not regularised,
+            fix=fix,
             path=v.path,
         )
 
@@ -250,6 +248,31 @@ class WrongGradientAtEdge(Check):
             fix="Nothing, if it is meant; else include or exclude the bound as the forward's operators do.",
             path=path,
         )
+
+
+def _regularised(share: float) -> tuple[str, str]:
+    cause = f"it is off by {share:.0e} of itself: a term that keeps a division from zero, or an iteration that stops early, shows there"
+    return cause, "Nothing, if it is exact enough for you."
+
+
+def _known(probe: Probe, place: Place, edge: Edge) -> tuple[str, str]:
+    """What is known of a gradient that is right at the sample, and what to do."""
+    gradient = gradient_name(edge.verdict.path)
+    if place.number:
+        used = dict(probe.exact.named)[place.number]
+        if edge.kind == "wrong":
+            return f"with {place.number}={used!r}, as in the sample, the gradient is right", f"Compare how forward and backward use {place.number}."
+        return (
+            f"with {place.number}={used!r}, as in the sample, the gradient is a number",
+            f"Treat this value of {place.number} by itself in backward.",
+        )
+    if place.own:
+        what = "right" if edge.kind == "wrong" else "a number"
+        return (
+            f"at the sample's values of {place.own} the gradient is {what}",
+            f"Compute {gradient} at this value as the limit that forward has there.",
+        )
+    return "with the sample's arguments the gradient is right", f"Compare how forward and backward use what is special there, for {gradient}."
 
 
 def _places(probe: Probe) -> Iterator[Place]:

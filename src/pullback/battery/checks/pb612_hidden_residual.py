@@ -65,6 +65,7 @@ class HiddenResidual(Check):
             evidence=[Evidence(f"{o.kept.path}: {shown(o.kept.tensor)}, {_origin(o)}") for o in hidden],
             cause="the tensors hang on ctx after forward",
             certain=True,
+            attachments={"about": [o.kept.path for o in hidden]},
             fix=f"ctx.save_for_backward({', '.join(dict.fromkeys(map(_written, hidden)))}) in forward, ctx.saved_tensors in backward",
         )
 
