@@ -24,13 +24,10 @@ def test_what_others_hold_together_is_not_told_again():
 
 
 def test_news_stay_and_so_do_other_subjects_and_severities():
-    kept = finding("x"), finding("w"), finding("x", severity="note"), finding("x", subject="Shift")
+    kept = finding("x"), finding("w"), finding("x", "w", severity="note"), finding("x", subject="Shift")
     assert merged(*kept) == kept
 
 
 def test_findings_that_list_nothing_stay():
-    plain = (
-        Finding("PB501", "wrong-gradient", "error", "fail", "Scale", "wrong at a"),
-        Finding("PB501", "wrong-gradient", "error", "fail", "Scale", "b"),
-    )
-    assert merged(*plain) == plain
+    plain = [Finding("PB501", "wrong-gradient", "error", "fail", "Scale", f"wrong at {place}") for place in "ab"]
+    assert merged(*plain) == tuple(plain)
