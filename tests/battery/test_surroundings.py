@@ -8,29 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 from torch.autograd.graph import disable_saved_tensors_hooks
+from weighted_rows import Weighted, WeightedByMean
 
 import pullback as pb
-
-
-class Times(torch.autograd.Function):
-    """A row times a weight."""
-
-    @staticmethod
-    def forward(ctx, x, w):
-        ctx.save_for_backward(x, w)
-        return x * w
-
-    @staticmethod
-    def backward(ctx, dy):
-        x, w = ctx.saved_tensors
-        return dy * w, (dy * x).sum(0)
-
-
-class TimesByMean(Times):
-    @staticmethod
-    def backward(ctx, dy):
-        x, w = ctx.saved_tensors
-        return dy * w, (dy * x).mean(0)
 
 
 class DeviceSeen(torch.autograd.Function):
@@ -53,7 +33,7 @@ def arguments():
 
 def verdicts(given):
     select = ["PB501", "PB605", "PB616", "PB619"]
-    return pb.check(Times, given, select=select).ok, pb.check(TimesByMean, given, select=select).ok
+    return pb.check(Weighted, given, select=select).ok, pb.check(WeightedByMean, given, select=select).ok
 
 
 SURROUNDINGS = {
@@ -72,8 +52,8 @@ SURROUNDINGS = {
 def test_verdicts_are_the_same_within(surrounding):
     with surrounding():
         assert verdicts(arguments()) == (True, False)
-        assert pb.check(Times, select=["PB501"]).ok
-        assert not pb.check(TimesByMean, select=["PB501"]).ok
+        assert pb.check(Weighted, select=["PB501"]).ok
+        assert not pb.check(WeightedByMean, select=["PB501"]).ok
 
 
 def test_tensors_made_in_inference_mode_can_be_given():
@@ -84,12 +64,12 @@ def test_tensors_made_in_inference_mode_can_be_given():
 
 def test_modes_are_there_again_afterwards():
     with torch.inference_mode(), torch.device("meta"):
-        pb.check(Times, arguments(), select=["PB501"])
+        pb.check(Weighted, arguments(), select=["PB501"])
         assert torch.is_inference_mode_enabled()
         assert torch.empty(1).device.type == "meta"
     assert torch.empty(1).device.type == "cpu"
     with disable_saved_tensors_hooks("none here"):
-        pb.check(Times, arguments(), select=["PB501"])
+        pb.check(Weighted, arguments(), select=["PB501"])
         with pytest.raises(RuntimeError, match="none here"), torch.autograd.graph.save_on_cpu():
             pass
 
@@ -145,33 +125,35 @@ def test_what_other_threads_print_meanwhile_is_not_lost(capsys):
 
 
 def test_a_case_is_checked_with_its_arguments_and_what_it_declares():
-    assert pb.check(pb.case(Times, *arguments()), select=["PB501"]).ok
-    assert not pb.check(pb.case(TimesByMean, *arguments()), select=["PB501"]).ok
-    declared = pb.case(TimesByMean, *arguments()).declare(exact=False, reason="a mean is meant")
+    assert pb.check(pb.case(Weighted, *arguments()), select=["PB501"]).ok
+    assert not pb.check(pb.case(WeightedByMean, *arguments()), select=["PB501"]).ok
+    declared = pb.case(WeightedByMean, *arguments()).declare(exact=False, reason="a mean is meant")
     assert pb.check(declared, select=["PB501"]).findings == ()
-    against = pb.case(Times, *arguments()).against(lambda x, w: x + w)
+    against = pb.case(Weighted, *arguments()).against(lambda x, w: x + w)
     assert [finding.code for finding in pb.check(against, select=["PB511"]).findings] == ["PB511"]
 
 
 def test_a_case_and_arguments_are_refused_and_nothing_is_printed_whole():
     with pytest.raises(TypeError, match=r"put them into pb\.case"):
-        pb.check(pb.case(Times, *arguments()), torch.ones(3))
+        pb.check(pb.case(Weighted, *arguments()), torch.ones(3))
     with pytest.raises(TypeError, match=r"^pullback cannot check tensor") as refused:
         pb.check(torch.randn(100, 100))
     assert len(str(refused.value)) < 250
 
 
 WITHIN = """
+import sys
 import torch
+sys.path.insert(0, "tests/battery")
 torch.set_default_device("meta")
 with torch.inference_mode():
     import pullback as pb
-    from tests.battery.test_surroundings import Times, TimesByMean, arguments
+    from test_surroundings import Weighted, WeightedByMean, arguments
     with pb.recording(values=False) as run, torch.inference_mode(False):
         x, w = (a.requires_grad_() for a in arguments())
-        Times.apply(x, w).sum().backward()
+        Weighted.apply(x, w).sum().backward()
     report = run.report(select=["PB5", "PB6"])
-    print(pb.check(Times, arguments(), select=["PB5", "PB6"]).ok, pb.check(TimesByMean, arguments(), select=["PB501"]).ok, report.ok)
+    print(pb.check(Weighted, arguments(), select=["PB5", "PB6"]).ok, pb.check(WeightedByMean, arguments(), select=["PB501"]).ok, report.ok)
 """
 
 
