@@ -9,9 +9,8 @@ LEVELS = 2
 """How far calls are followed: a helper, and what it calls."""
 
 
-def own_text(function: type[Function] | None, *, backward: bool = True) -> str:
+def own_text(function: type[Function] | None) -> str:
     """Return the text of forward, and of backward, with that of the helpers of the same class and module that they call, as far as it can be read."""
     if function is None:
         return ""
-    methods = (function.forward, backward_of(function))[: 1 + backward]
-    return text_of(*called_by(function, *methods, levels=LEVELS))
+    return text_of(*called_by(function, function.forward, backward_of(function), levels=LEVELS))

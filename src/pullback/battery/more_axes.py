@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -10,33 +9,16 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from .code_text import own_text
 from .edges import Edge, failures
 from .evaluate import Evaluator, Leaf, UserCodeError
 from .guards import right_for_symmetric, verdict_on_symmetric
 from .probe import Probe
+from .rank_questions import RankQuestions, rank_questions
 from .refusals import blames_torch, refuses
 from .sizes import main_leaf, resizable_leaves
 from .tensors import differentiable
 
 BUDGET = 0.3
-_ASKED = re.compile(
-    r"\b(\w+)\.(?:dim\(\)|ndim\b|ndimension\(\))|len\((\w+)\.(?:shape|size\(\))\)|\b(\w+)\.(?:view|reshape)\(-1, ?[^-)]|\b(\w+)\.shape\[:-1\]"
-)
-_FOLDED = (
-    r"\b{0}\.(?:(?:view|reshape)\([^)]*, ?-1\)|flatten\([12]|shape\[2:\])"
-    r"|\[1\] ?\* ?\(?{0}\.(?:dim\(\)|ndim) ?- ?2|\brange\(2, ?{0}\.(?:dim\(\)|ndim)"
-)
-"""How forward folds the last axes of an argument, or lays a vector along its second of any number of axes.
-
-Only then is one more there meant, since indexing takes any number of them.
-"""
-_COMPARED = re.compile(r"(?:\b(\w+)\.(?:dim\(\)|ndim|ndimension\(\))|len\((\w+)\.shape\)) *(==|!=|<=|<|>=|>) *(\d)")
-"""A rank that is asked for by its number: only then may an argument have an axis less than in the sample."""
-_BETWEEN = re.compile(r"\b(\w+)\.(?:dim\(\)|ndim) *(?:==|!=|<=|<|>=|>) *(\w+)\.(?:dim\(\)|ndim)")
-"""Two ranks that are compared with each other."""
-_FROM_THE_END = re.compile(r"\[\.\.\.|\bdim1=-2\b")
-"""How code says that any number of axes may come before those that it works on."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,17 +49,15 @@ def other_ranks(probe: Probe) -> Iterator[Reranked]:
     differentiated gets one more in front, for a batch: else forward may take by broadcasting what was never meant.
     """
     end = time.thread_time() + probe.seconds(BUDGET)
-    text = own_text(probe.target.described)
+    code = rank_questions(probe.target.described)
     wanted = {leaf.path for leaf in probe.exact.wanted}
-    batches = _FROM_THE_END.search(own_text(probe.target.described, backward=False)) is not None
     symmetric = symmetric_only(probe)
-    asked = {name for names in _ASKED.findall(text) for name in names if name}
     told: set[str] = set()
-    for paths, change in _changes(probe.exact, text):
+    for paths, change in _changes(probe.exact, code):
         if time.thread_time() > end:
             return
         leaves = {leaf.path: leaf for leaf in probe.exact.leaves}
-        if not asked & set(paths) and _splits_a_pair(leaves, paths):
+        if not code.asked & set(paths) and _splits_a_pair(leaves, paths):
             continue
         evaluator = probe.exact.variant({path: change(leaves[path].template) for path in paths})
         usual = leaves[paths[0]].template.dim()
@@ -88,8 +68,8 @@ def other_ranks(probe: Probe) -> Iterator[Reranked]:
             edges = [*failures(probe, evaluator), *(e for path in symmetric if (e := _off_among_symmetric(probe, evaluator, path)) is not None)]
         except UserCodeError as error:
             own = error.stage == "backward" and not refuses(error) and not blames_torch(error)
-            named = {path for path in paths if path in asked and not (rank > usual > _highest(text, path))}
-            meant = bool(named) or (batches and change is _in_front and wanted <= set(paths))
+            named = {path for path in paths if path in code.asked and not (rank > usual > code.highest(path))}
+            meant = bool(named) or (code.from_the_end and change is _in_front and wanted <= set(paths))
             if own and meant and "" not in told:
                 told.add("")
                 yield Reranked(paths, rank, usual, evaluator, error=error)
@@ -112,16 +92,16 @@ def _off_among_symmetric(probe: Probe, evaluator: Evaluator, path: str) -> Edge 
     return Edge("wrong", verdicts[0]) if verdicts[0] is not None and all(v is not None and v.ok is False for v in verdicts) else None
 
 
-def _changes(evaluator: Evaluator, text: str) -> Iterator[tuple[tuple[str, ...], Callable[[Tensor], Tensor]]]:
+def _changes(evaluator: Evaluator, code: RankQuestions) -> Iterator[tuple[tuple[str, ...], Callable[[Tensor], Tensor]]]:
     leaves = resizable_leaves(evaluator)
     main = main_leaf(leaves)
     if main is None:
         return
     for paths in _together(main, leaves):
         yield paths, _in_front
-        if re.search(_FOLDED.format(re.escape(main.path)), text):
+        if main.path in code.folded:
             yield paths, _at_end
-    lower = _lower(text)
+    lower = code.told_apart()
     arguments = {name for name, _ in evaluator.named}
     # A cotangent, or a tensor that was saved: in most code of the rank of the largest argument.
     others = {rank for name, rank in lower if name not in arguments}
@@ -129,13 +109,13 @@ def _changes(evaluator: Evaluator, text: str) -> Iterator[tuple[tuple[str, ...],
         if (leaf.path, leaf.template.dim() - 1) in lower or (leaf is main and leaf.template.dim() - 1 in others):
             for dim in range(leaf.template.dim() - 1):
                 yield (leaf.path,), lambda t, dim=dim: t.select(dim, 0).clone()
-    yield from _as_large_as_others(leaves, text)
+    yield from _as_large_as_others(leaves, code)
 
 
-def _as_large_as_others(leaves: list[Leaf], text: str) -> Iterator[tuple[tuple[str, ...], Callable[[Tensor], Tensor]]]:
+def _as_large_as_others(leaves: list[Leaf], code: RankQuestions) -> Iterator[tuple[tuple[str, ...], Callable[[Tensor], Tensor]]]:
     """An argument of fewer axes in the shape of another, where the code asks whether both have as many (one gate a head, or one a channel)."""
     by_path = {leaf.path: leaf.template for leaf in leaves}
-    for one, other in _BETWEEN.findall(text):
+    for one, other in code.between:
         for a, b in ((one, other), (other, one)):
             small, large = by_path.get(a), by_path.get(b)
             if small is not None and large is not None and small.dim() < large.dim() and differentiable(small):
@@ -197,18 +177,3 @@ def _taken(probe: Probe, evaluator: Evaluator, *, leading: bool) -> bool:
         if leading and not (now.shape[1:] == then.shape and torch.allclose(now[0].to(then.dtype), then, rtol=1e-6, atol=1e-6)):
             return False
     return True
-
-
-def _highest(text: str, name: str) -> float:
-    """The highest number that the rank of an argument is compared with; none is higher where it is asked for otherwise."""
-    numbers = [int(number) for a, b, _, number in _COMPARED.findall(text) if name in (a, b)]
-    return max(numbers, default=float("inf"))
-
-
-def _lower(text: str) -> set[tuple[str, int]]:
-    """The ranks that the code asks names for: three for `b.dim() == 3`, and three and four for `b.dim() < 4`."""
-    return {(a or b, rank) for a, b, sign, number in _COMPARED.findall(text) for rank in _told_apart(sign, int(number))}
-
-
-def _told_apart(sign: str, number: int) -> tuple[int, ...]:
-    return (number - 1, number) if sign in ("<", ">=") else (number, number + 1) if sign in (">", "<=") else (number,)

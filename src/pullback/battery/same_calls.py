@@ -8,14 +8,13 @@ from dataclasses import dataclass
 
 import torch
 
-from .code_text import own_text
 from .evaluate import Evaluator, UserCodeError
 from .probe import Probe
+from .rank_questions import rank_questions
 from .sizes import main_leaf, resizable_leaves
 from .tensors import all_same
 
 _AXIS = re.compile(r"(^|_)(dim|axis)\d?$", re.IGNORECASE)
-_RANK_ASKED = re.compile(r"(?:\b(\w+)\.(?:dim\(\)|ndim|ndimension\(\))|len\((\w+)\.shape\)) *(?:==|!=) *(\d)")
 _OTHER_BITS = {torch.int64: torch.int32, torch.int32: torch.int64}
 
 
@@ -87,8 +86,8 @@ def _other_ranks(probe: Probe) -> Iterator[SameCall]:
     exact = probe.exact
     main = main_leaf(resizable_leaves(exact))
     leaves = {leaf.path: leaf for leaf in exact.wanted if leaf.template.dim() == 1}
-    for a, b, number in _RANK_ASKED.findall(own_text(probe.target.described)):
-        leaf, rank = leaves.get(a or b), int(number)
+    for name, sign, rank in rank_questions(probe.target.described).compared:
+        leaf = leaves.get(name) if sign in ("==", "!=") else None
         if leaf is None or main is None or rank != main.template.dim() or rank < 2:
             continue
         for dim in (d for d in range(rank) if main.template.shape[d] == len(leaf.template)):
