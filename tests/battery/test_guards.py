@@ -100,12 +100,48 @@ class Babylonian(torch.autograd.Function):
         return dy / (2 * y), None
 
 
-def test_too_few_steps_of_a_searched_sample_make_it_a_warning():
-    x = torch.linspace(2, 5, 6, dtype=torch.float64, requires_grad=True)
-    (finding,) = found(searched(Babylonian, x, 2))
+class WrongLimit(Babylonian):
+    @staticmethod
+    def backward(ctx, dy):
+        (y,) = ctx.saved_tensors
+        return dy / (3 * y), None
+
+
+class Halves(torch.autograd.Function):
+    """What it tends to does not depend on the input any more: a gradient of nothing is right there whatever the formula."""
+
+    @staticmethod
+    def forward(ctx, x, n_steps=2):
+        for _ in range(n_steps):
+            x = x / 2
+        return x
+
+    @staticmethod
+    def backward(ctx, dy):
+        return torch.zeros_like(dy), None
+
+
+def roots():
+    return torch.linspace(2, 5, 6, dtype=torch.float64).requires_grad_()
+
+
+def test_the_gradient_of_what_too_few_steps_lead_to_is_a_note():
+    for case in (searched(Babylonian, roots(), 2), pb.case(Babylonian, roots(), 2)):
+        (finding,) = found(case)
+        assert (finding.severity, finding.certain) == ("note", True)
+        assert finding.cause == "forward stops after n_steps = 2 steps; with 16, where its result has come to rest, the gradient is right"
+        assert found(searched(Babylonian, roots(), 12)) == []
+
+
+def test_the_gradient_of_another_limit_is_wrong():
+    assert [f.severity for f in found(pb.case(WrongLimit, roots(), 2))] == ["error"]
+    (finding,) = found(searched(WrongLimit, roots(), 2))
     assert finding.severity == "warning"
     assert "n_steps = 2 steps" in (finding.cause or "")
-    assert found(searched(Babylonian, x, 12)) == []
+
+
+def test_a_limit_that_nothing_moves_clears_no_gradient():
+    assert [f.severity for f in found(pb.case(Halves, roots()))] == ["error"]
 
 
 class SafeQuotient(torch.autograd.Function):

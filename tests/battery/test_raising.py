@@ -54,3 +54,20 @@ def test_it_is_a_note_where_the_inputs_were_searched():
 def test_a_number_is_a_warning_and_says_which():
     report = pb.check(EverySecond, (x(), 2), select=["PB502"])
     assert raised(report) == {("PB502", "warning", "with stride=3, which forward accepts")}
+
+
+class Root(torch.autograd.Function):
+    """Divides by its scale, which backward inverts: at 0 there is nothing to invert, and forward has no result either."""
+
+    @staticmethod
+    def forward(ctx, x, scale):
+        ctx.scale = scale
+        return x / scale
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy * (1 / ctx.scale), None
+
+
+def test_where_forward_has_no_finite_result_nothing_is_claimed():
+    assert not raised(pb.check(Root, (x(), 0.5), select=["PB502"]))

@@ -11,27 +11,27 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..capture.source import text_of_class
 from ..report.finding import Finding
 from ..trees import map_leaves
 from . import numeric
 from .evaluate import Evaluator, UserCodeError
 from .probe import Probe
 from .search.domains import ladder
+from .settled import right_when_settled, unsettled
 from .tensors import differentiable
 from .value import InputVerdict, ValueTest
 
 VALUE_CODES = frozenset({"PB501", "PB502", "PB510"})
 _TRIANGLES = ((torch.triu, 1), (torch.tril, -1))
 DEPENDENT_CODES = VALUE_CODES | {"PB503", "PB625"}
-MANY_STEPS = 16
 _STATISTIC = re.compile(r"(^|_)(mean|mu|var|std|(r|inv)_?(std|var)|lse|logsumexp|max|norm|sum|softmax)(_|$)", re.IGNORECASE)
 
 
 def guarded(probe: Probe, finding: Finding) -> Finding:
     """Return `finding` as it may be reported: an error about a value is a warning at most where the inputs may be to blame.
 
-    Given and recorded inputs are taken at their word; a symmetric matrix of which forward reads one triangle is meant to be symmetric. On searched
+    Given and recorded inputs are taken at their word; a symmetric matrix of which forward reads one triangle is meant to be symmetric, and the
+    gradient of a loop that ends before it comes to rest may be that of its limit. On searched
     inputs what the search itself may have brought about is a note; an invented callable, module or object makes a value finding a warning, and so do
     a loop of too few steps and a domain of one argument (non-negative, 0/1, rows that sum to one, symmetric, …) inside which the gradient is right.
     """
@@ -49,6 +49,9 @@ def guarded(probe: Probe, finding: Finding) -> Finding:
             cause=f"forward reads one triangle of {place}, and backward shares the gradient between both: for symmetric changes it is right",
             fix=f"Nothing, if {place} is always symmetric; else return the gradient of the triangle that forward reads.",
         )
+    if finding.code == "PB501" and isinstance(place, str) and (steps := right_when_settled(probe, place)):
+        fix = "Nothing, if forward is meant to come to rest: take more steps; else differentiate through the steps that were taken."
+        return replace(finding, severity="note", certain=True, cause=steps, fix=fix)
     if probe.case.origin != "searched":
         return finding
     if probe.case.invented:
@@ -58,7 +61,7 @@ def guarded(probe: Probe, finding: Finding) -> Finding:
         return replace(finding, severity="warning", certain=False)
     if finding.code not in VALUE_CODES:
         return finding
-    steps = _unsettled(probe)
+    steps = unsettled(probe)
     if steps:
         cause = f"forward stops after {steps} steps, before its result settles: the gradient of what it tends to holds only where it has"
         return replace(finding, severity="warning", certain=False, cause=cause)
@@ -110,28 +113,6 @@ def _derived_from_others(probe: Probe) -> list[str]:
         if counts:
             found.append(leaf.path)
     return found
-
-
-def _unsettled(probe: Probe) -> str:
-    """``"n_iter = 2"`` where a whole number counts the steps of a loop whose result still moves, but less and less."""
-    source = "" if probe.function is None else text_of_class(probe.function)
-    for name, value in probe.native.named:
-        if type(value) is not int or not 1 <= value <= MANY_STEPS or not re.search(rf"\brange\([^()]*\b{re.escape(name)}\b", source):
-            continue
-        try:
-            first, second, third = (probe.exact.variant({name: factor * value}).values() for factor in (1, 2, 4))
-        except UserCodeError:
-            continue
-        near, far = _apart(first, second), _apart(second, third)
-        if 0 < near < math.inf and far <= near / 2:
-            return f"{name} = {value}"
-    return ""
-
-
-def _apart(a: list[Tensor], b: list[Tensor]) -> float:
-    if [t.shape for t in a] != [t.shape for t in b]:
-        return math.inf
-    return max((float((x - y).abs().max()) for x, y in zip(a, b, strict=True) if x.numel()), default=0.0)
 
 
 def contract_of(probe: Probe, path: str) -> str | None:
