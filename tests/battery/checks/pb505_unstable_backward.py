@@ -135,3 +135,36 @@ class LogOfTail(torch.autograd.Function):
 kills.append(pb.case(Spikes, x(4, 5, dtype=torch.float32)))
 kills.append(pb.case(LogOfTail, torch.linspace(-2, 2, 6, dtype=torch.float64).requires_grad_()))
 spares.append(pb.case(SpikesStably, x(4, 5, dtype=torch.float32)))
+
+
+class UnitRows(torch.autograd.Function):
+    """Rows of length one: forward adds the squares up in float32."""
+
+    @staticmethod
+    def forward(ctx, x):
+        y = x.float() / x.float().norm(dim=-1, keepdim=True)
+        ctx.save_for_backward(x)
+        return y.to(x.dtype)
+
+    @staticmethod
+    def projected(x, dy):
+        r = x.square().sum(-1, keepdim=True).rsqrt()
+        y = x * r
+        return (dy - (dy * y).sum(-1, keepdim=True) * y) * r
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return UnitRows.projected(x.float(), dy.float()).to(x.dtype)
+
+
+class SquaresInHalf(UnitRows):
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return UnitRows.projected(x, dy)
+
+
+kills.append(pb.case(SquaresInHalf, torch.linspace(-1, 2, 32).reshape(2, 16).half().requires_grad_()))
+spares.append(pb.case(UnitRows, torch.linspace(-1, 2, 32).reshape(2, 16).half().requires_grad_()))
+spares.append(pb.case(SquaresInHalf, torch.linspace(-1, 2, 32).reshape(2, 16).bfloat16().requires_grad_()))

@@ -21,14 +21,15 @@ FINE = 0.01
 
 
 class UnstableBackward(Check):
-    """In float32 backward overflows, gives NaN or loses all digits where forward is finite and PyTorch's own operators are right.
+    """Backward overflows, gives NaN or loses all digits where forward is finite and PyTorch's own operators are right.
 
     Why it matters:
         One large activation turns a whole gradient into NaN, long after the code passed its tests at values near 1.
 
     How it is measured:
         Each differentiated input, and all of them together, is scaled to magnitudes of up to 100 (and 1000, a note). Where the outputs are finite,
-        and autograd through the forward gives a gradient that is right to 1 % in float32, the gradient of backward must have a digit too.
+        and autograd through the forward gives a gradient that is right to 1 % in float32, the gradient of backward must have a digit too. Where the
+        sample is in float16, it must have one there up to 1000 as well: the square of 300 is infinite.
 
     Example:
         ``exp(x) / (1 + exp(x))`` for the derivative of softplus: inf / inf at x = 100.
@@ -57,10 +58,10 @@ class UnstableBackward(Check):
         refusal: UserCodeError | None = None
         measured = False
         reported: set[str] = set()
-        for size in (LARGE, -LARGE, HUGE, -HUGE):
+        for dtype, size in _tried(probe):
             for where, place in _scaled(probe, size):
                 try:
-                    found = _losses(probe, place)
+                    found = _losses(probe, place, dtype)
                 except UserCodeError as error:
                     refusal = error
                     continue
@@ -97,15 +98,18 @@ class UnstableBackward(Check):
     def _unstable(self, probe: Probe, loss: Loss, where: str, size: float) -> Finding:
         infinite = loss.error == float("inf")
         what = "is NaN or infinite" if infinite else "has no right digit"
+        dtype = str(loss.dtype).removeprefix("torch.")
+        named = "" if loss.dtype == torch.float32 else f" in {dtype}"
+        meant = abs(size) <= LARGE or loss.dtype == torch.float16
         return self.finding(
             probe,
-            f"{gradient_name(loss.path)} of {probe.backward_name} {what} {where}, where forward is finite",
-            severity="warning" if abs(size) <= LARGE and not probe.case.invented else "note",
+            f"{gradient_name(loss.path)} of {probe.backward_name} {what}{named} {where}, where forward is finite",
+            severity="warning" if meant and not probe.case.invented else "note",
             evidence=[
                 Evidence(
-                    f"{gradient_name(loss.path)} in float32 {where}: norm of the error over norm of the gradient",
+                    f"{gradient_name(loss.path)} in {dtype} {where}: norm of the error over norm of the gradient",
                     "nan" if infinite else f"{loss.error:.2g}",
-                    f"{loss.eager:.2g} by autograd of the forward in float32",
+                    f"{loss.eager:.2g} by autograd of the forward in {dtype}",
                     None if infinite else loss.error,
                     LOST,
                     "one right digit",
@@ -141,9 +145,14 @@ def _nan_at(place: Evaluator) -> set[str] | None:
     return {leaf.path for leaf, g in zip(low.wanted, gradients, strict=True) if g is not None and bool(torch.isnan(g).any())}
 
 
-def _losses(probe: Probe, place: Evaluator) -> list[Loss]:
-    low = place.cast(torch.float32)
+def _tried(probe: Probe) -> list[tuple[torch.dtype, float]]:
+    halves = any(leaf.template.dtype == torch.float16 for leaf in probe.native.wanted)
+    return [*((torch.float32, size) for size in (LARGE, -LARGE, HUGE, -HUGE)), *((torch.float16, size) for size in (HUGE, -HUGE) if halves)]
+
+
+def _losses(probe: Probe, place: Evaluator, dtype: torch.dtype) -> list[Loss]:
+    low = place.cast(dtype)
     if not all(bool(torch.isfinite(y).all()) for y in low.values()):
         return []
     generator = torch.Generator().manual_seed(probe.settings.seed + 0x505)
-    return precision.losses(probe, place, torch.float32, precision.signed(generator))
+    return precision.losses(probe, place, dtype, precision.signed(generator))
