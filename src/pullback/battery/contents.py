@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
 import re
 from collections.abc import Iterator
@@ -10,8 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from ..capture.source import called_by, syntax_of
 from ..report.finding import Severity
 from . import tolerance
+from .code_text import LEVELS
 from .edges import Edge, gradient_pair
 from .evaluate import Evaluator, Leaf
 from .probe import Probe
@@ -21,6 +24,7 @@ from .truth import eager
 
 _IGNORED = re.compile(r"ignore|pad|void|mask", re.IGNORECASE)
 _MASK = re.compile(r"mask|valid|keep|select|hot|label|target|active|visible|exist|where|drop", re.IGNORECASE)
+_TARGET = re.compile(r"target|label|sign", re.IGNORECASE)
 _TIMES = re.compile(r"(^|\.)(t|ts|times?|t_?span|time_?points|grid_?points)$", re.IGNORECASE)
 _UNIT = re.compile(r"(^|[._])(u|us|uniform\w*|quantiles?|tau|taus|fractions?|levels?|rand|alphas?|opacit\w+)$", re.IGNORECASE)
 _POSITIVE = re.compile(
@@ -65,6 +69,7 @@ def other_contents(probe: Probe) -> Iterator[Content]:
                 yield Content(leaf.path, f"every entry {value}", torch.full_like(t, value))
         elif differentiable(t):
             yield from _of_numbers(leaf)
+            yield from _of_signs(leaf, probe)
         else:
             yield from _of_indices(leaf, evaluator, ignored)
 
@@ -118,6 +123,33 @@ def _of_numbers(leaf: Leaf) -> Iterator[Content]:
         value = t.clone(memory_format=torch.contiguous_format).reshape(-1)
         value[::2] *= factor
         yield Content(leaf.path, name, value.reshape(t.shape), f"{leaf.path} is {sign}")
+
+
+def _of_signs(leaf: Leaf, probe: Probe) -> Iterator[Content]:
+    """The other sign for targets that are all 1, unless the code tells 0 and 1 apart: what is multiplied by them shows no sign."""
+    t = leaf.template.detach()
+    if _TARGET.search(leaf.path) and bool((t == 1).all()) and not _tells_classes_apart(probe, leaf.path):
+        value = t.clone(memory_format=torch.contiguous_format).reshape(-1)
+        value[::2] = -1
+        yield Content(leaf.path, "every second entry -1", value.reshape(t.shape), f"every entry of {leaf.path} is 1")
+
+
+def _tells_classes_apart(probe: Probe, name: str) -> bool:
+    """Whether forward compares an argument with something, or takes it from 1, as targets of 0 and 1 are taken."""
+    function = probe.target.described
+    if function is None:
+        return True
+    for method in called_by(function, function.forward, levels=LEVELS):
+        tree = syntax_of(method)
+        for node in ast.walk(tree) if tree is not None else ():
+            parts: list[ast.expr] = []
+            if isinstance(node, ast.Compare):
+                parts = [node.left, *node.comparators]
+            elif isinstance(node, ast.BinOp) and isinstance(node.op, ast.Sub) and isinstance(node.left, ast.Constant):
+                parts = [node.right]
+            if any(isinstance(inner, ast.Name) and inner.id == name for part in parts for inner in ast.walk(part)):
+                return True
+    return False
 
 
 def _of_indices(leaf: Leaf, evaluator: Evaluator, ignored: dict[str, int]) -> Iterator[Content]:

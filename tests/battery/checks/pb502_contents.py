@@ -368,3 +368,49 @@ class DrawsLogistic(torch.autograd.Function):
 
 
 spares.append(pb.case(DrawsLogistic, torch.linspace(0.1, 0.8, 6, dtype=torch.float64), torch.tensor(0.7, dtype=torch.float64).requires_grad_()))
+
+
+class Margin(torch.autograd.Function):
+    """A loss with targets of -1 and 1."""
+
+    @staticmethod
+    def forward(ctx, score, target, margin):
+        ctx.save_for_backward(score, target)
+        ctx.margin = margin
+        return (margin - score * target).clamp(min=0).square().mean()
+
+    @staticmethod
+    def backward(ctx, dy):
+        score, target = ctx.saved_tensors
+        return -dy * 2 * (ctx.margin - score * target).clamp(min=0) * target / score.numel(), None, None
+
+
+class MarginOfPositive(Margin):
+    @staticmethod
+    def backward(ctx, dy):
+        score, target = ctx.saved_tensors
+        return -dy * 2 * (ctx.margin - score * target).clamp(min=0) / score.numel(), None, None
+
+
+class ShareOfLabels(torch.autograd.Function):
+    """Labels of 0 and 1, which backward takes at their word."""
+
+    @staticmethod
+    def forward(ctx, p, target):
+        of_label = p * target + (1 - p) * (1 - target)
+        ctx.save_for_backward(p, target)
+        return of_label.square().mean()
+
+    @staticmethod
+    def backward(ctx, dy):
+        p, target = ctx.saved_tensors
+        return dy * 2 * (target * p - (1 - target) * (1 - p)) / p.numel(), None
+
+
+def likely():
+    return torch.linspace(0.2, 0.8, 6, dtype=torch.float64).requires_grad_()
+
+
+kills.append(pb.case(MarginOfPositive, x(2, 3), torch.ones(2, 3, dtype=torch.float64), 1.0))
+spares.append(pb.case(Margin, x(2, 3), torch.ones(2, 3, dtype=torch.float64), 1.0))
+spares.append(pb.case(ShareOfLabels, likely(), torch.ones(6, dtype=torch.float64)))

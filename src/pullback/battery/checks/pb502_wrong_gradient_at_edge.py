@@ -81,9 +81,9 @@ class WrongGradientAtEdge(Check):
         that forward compares its tensors with or clamps them to. At kinks every value between the one-sided derivatives is accepted. Where
         the test fails, autograd through the forward must pass it at the same point, and other rounding must not move the gradient as far:
         else nothing is claimed. Arguments that are not differentiated get other contents: an index that repeats or leaves a row out, an empty
-        segment, labels that are all ignored, masks all true and all false, the other sign, others than all 0 or all 1, times that run back;
-        where they break what the sample obeys (distinct, positive), it is a warning. So is a backward that raises, other than by a ``raise`` of its
-        own, with another value of a number.
+        segment, labels that are all ignored, masks all true and all false, the other sign (also of targets that are all 1), others than all 0 or
+        all 1, times that run back; where they break what the sample obeys (distinct, positive), it is a warning. So is a backward that raises, other
+        than by a ``raise`` of its own, with another value of a number.
 
     Example:
         The gradient of a product computed as ``y / x``: NaN or 0 at ``x == 0``.
