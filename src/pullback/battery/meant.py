@@ -7,9 +7,11 @@ from collections.abc import Callable
 
 from .. import trees
 from .evaluate import Evaluator, UserCodeError
-from .sizes import Symbol, symbols
+from .sizes import Resizer, Symbol, symbols
 
 _INDEX = re.compile(r"\bindex\b", re.IGNORECASE)
+MORE = 4
+"""By how much a size is made larger, to see what follows it."""
 
 
 def points_outside(sample: Evaluator, there: Evaluator, symbol: Symbol, size: int, error: UserCodeError, right: Callable[[Evaluator], bool]) -> str:
@@ -38,15 +40,25 @@ def points_outside(sample: Evaluator, there: Evaluator, symbol: Symbol, size: in
 
 def regroups(sample: Evaluator, there: Evaluator, symbol: Symbol) -> str:
     """Return which size of the arguments stays and yet becomes another one in forward's results, in words: the elements were cut up anew."""
-    try:
-        before, after = sample.values(), there.values()
-    except UserCodeError:
-        return ""
+    before, after = _shapes(sample), _shapes(there)
     others = {other.size: other for other in symbols(sample) if other.size not in (1, symbol.size)}
-    for here, now in zip(before, after, strict=False):
-        if here.dim() != now.dim():
-            continue
-        for old, new in zip(here.shape, now.shape, strict=True):
-            if old in others and old != new:
+    for i, (here, now) in enumerate(zip(before, after, strict=False)):
+        for dim, (old, new) in enumerate(zip(here, now, strict=False)):
+            if old in others and old != new and len(here) == len(now) and _follows(sample, others[old], i, dim):
                 return f"forward makes {new} of {others[old].said} = {old}, which stays"
     return ""
+
+
+def _follows(sample: Evaluator, symbol: Symbol, output: int, dim: int) -> bool:
+    """Whether an axis of the results is as long as a size of the arguments whatever that is, and not by chance."""
+    size = symbol.size + MORE
+    changed = Resizer(sample).resized(symbol, size)
+    shapes = [] if changed is None else _shapes(changed)
+    return len(shapes) > output and len(shapes[output]) > dim and shapes[output][dim] == size
+
+
+def _shapes(evaluator: Evaluator) -> list[tuple[int, ...]]:
+    try:
+        return [tuple(y.shape) for y in evaluator.values()]
+    except UserCodeError:
+        return []
