@@ -4,7 +4,7 @@ import pytest
 import torch
 
 import pullback as pb
-from pullback.battery.rounding import OtherRounding
+from pullback.battery.other_rounding import OtherRounding
 
 CODES = ["PB501", "PB502", "PB625"]
 COLD = (0.5, 3e-11, 1e-12)

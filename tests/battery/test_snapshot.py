@@ -82,3 +82,13 @@ def test_modules_of_torch_are_left_alone():
     snapshot = Snapshot(resolve_target(torch.sin))
     snapshot.restore()
     assert functools.reduce(lambda a, b: a + b, [1, 2]) == 3
+
+
+def test_a_cache_that_holds_tensors_without_memory_is_put_back():
+    module = a_module("snapshot_of_meta")
+    module.CACHE["meta"] = torch.zeros(3, device="meta")
+    snapshot = Snapshot(resolve_target(module.Op))
+    before = dict(module.CACHE)
+    disturb(module)
+    snapshot.restore()
+    assert before == module.CACHE

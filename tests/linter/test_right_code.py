@@ -143,6 +143,24 @@ class AddInPlace(torch.autograd.Function):
     def backward(ctx, dy):
         return dy, dy
 """
+PAIRED = """
+class Recomputed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, run, *tensors):
+        ctx.run = run
+        ctx.save_for_backward(*tensors)
+        with torch.no_grad():
+            return run(*tensors)
+
+    @staticmethod
+    def backward(ctx, dy):
+        inputs = [t.detach().requires_grad_(need) for t, need in zip(ctx.saved_tensors, ctx.needs_input_grad[1:])]
+        with torch.enable_grad():
+            y = ctx.run(*inputs)
+        wanted = [t for t in inputs if t.requires_grad]
+        found = iter(torch.autograd.grad(y, wanted, dy))
+        return None, *[next(found) if t.requires_grad else None for t in inputs]
+"""
 CONSTANT = """
 class MulConstant(torch.autograd.Function):
     @staticmethod

@@ -11,9 +11,9 @@ from torch import Tensor
 from ..report.finding import JSON, Evidence
 from . import tolerance
 from .evaluate import UserCodeError
+from .other_rounding import ROUNDED, SALTS, OtherRounding
 from .picture import picture
 from .probe import Probe
-from .rounding import ROUNDED, SALTS, OtherRounding
 from .single import narrow_inside
 from .tensors import differentiable, random_like
 from .words import gradient_name, told_apart

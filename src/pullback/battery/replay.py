@@ -145,7 +145,8 @@ class Replay:
 
     def unread(self, path: str) -> bool:
         """Return whether no gradient changes when the kept tensor at `path` is not there at all."""
-        return all(self.unchanged(s, lambda p, t: None if p == path else t) for s in self.settings)
+        # x[None] is x with an axis more, and so None in the place of an index may go unnoticed; an object of no use may not.
+        return all(self.unchanged(s, lambda p, t, gone=gone: gone if p == path else t) for gone in (None, object()) for s in self.settings)
 
     def values_unread(self, path: str) -> bool | None:
         """Return whether no gradient changes whatever values the kept tensor at `path` has; None where no other values can be tried safely."""

@@ -17,6 +17,7 @@ from .evaluate import Evaluator, UserCodeError
 from .growth import Growth
 from .locate import trusted_eager
 from .lone_axes import counts_as_input, keeps_outputs, lone_symbols, shapes_follow, shared_symbols, single_axes
+from .meant import points_outside, regroups
 from .probe import Probe
 from .rank_questions import rank_questions
 from .refusals import refuses
@@ -58,6 +59,7 @@ class Trial:
         pairs: Whether odd sizes are wrong and even ones, that of the sample among them, right.
         by_chance: Whether the crash is gone when only leading axes change, or a single one: the sizes were equal by chance.
         right: At how many others of six small sizes the gradient is right, where backward raises.
+        unmeant: Why the size was never meant although forward takes it, where backward raises.
         below: The number among the arguments below which sizes are wrong, and from which on they are right: ``"budget = 2"``.
     """
 
@@ -70,6 +72,7 @@ class Trial:
     pairs: bool = False
     by_chance: bool = False
     right: int = 0
+    unmeant: str = ""
     below: str = ""
 
 
@@ -161,9 +164,19 @@ class Sweep:
         if trial.verdict == "wrong" and symbol.size % 2 == 0 and trial.size % 2:
             even, odd = ([self._verdict(resizer, symbol, size) for size in sizes] for sizes in (EVEN, ODD))
             return replace(trial, pairs=all(v in ("right", "refused") for v in even) and all(v in ("wrong", "refused") for v in odd))
+        if trial.verdict == "crash":
+            trial = replace(trial, unmeant=self._unmeant(resizer, trial))
         if trial.verdict == "crash" and symbol.batch:
             return replace(trial, by_chance=any(self._verdict(resizer, part, trial.size) == "right" for part in symbol.parts()))
         return trial
+
+    def _unmeant(self, resizer: Resizer, trial: Trial) -> str:
+        there = resizer.resized(trial.symbol, trial.size)
+        if there is None or trial.error is None:
+            return ""
+        sample = self.probe.exact
+        outside = points_outside(sample, there, trial.symbol, trial.size, trial.error, lambda call: self.judge(call)[0] == "right")
+        return outside or regroups(sample, there, trial.symbol)
 
     def _follows_another(self, resizer: Resizer, trial: Trial) -> bool:
         """Whether the crash is gone when a size that differs by one moves along: a bias column, a difference of neighbours."""

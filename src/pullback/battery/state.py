@@ -38,7 +38,7 @@ class Snapshot:
 
     def _remember(self, value: Any, depth: int) -> None:
         if isinstance(value, Tensor):
-            if value.numel() <= LARGEST and value.layout is torch.strided and type(value) in (Tensor, torch.nn.Parameter):
+            if value.numel() <= LARGEST and _holds_numbers(value):
                 self._tensors[id(value)] = value, value.detach().clone()
             return
         if isinstance(value, _CACHED):
@@ -79,6 +79,11 @@ def pristine(snapshot: Snapshot, target: Target) -> Iterator[None]:
         yield
     finally:
         now.restore()
+
+
+def _holds_numbers(tensor: Tensor) -> bool:
+    """Whether there are entries to remember and to put back: none on the meta device, and of subclasses nothing is known."""
+    return tensor.layout is torch.strided and tensor.device.type != "meta" and type(tensor) in (Tensor, torch.nn.Parameter)
 
 
 def _owners(target: Target) -> list[Any]:

@@ -12,6 +12,14 @@ if TYPE_CHECKING:
     from .interpret import Interpreter
 
 
+_WRAPPERS = ("reversed", "list", "tuple", "sorted")
+
+
+def _taken_apart(node: ast.expr) -> bool:
+    """Whether `Iteration.element` looks at the arguments of a call rather than at what it returns: they are evaluated there, once."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("zip", "enumerate", "range", *_WRAPPERS)
+
+
 class Iteration(Expressions):
     """The part of the interpreter that iterates."""
 
@@ -19,7 +27,7 @@ class Iteration(Expressions):
         saved = dict(self.scope)
         element = node.value if isinstance(node, ast.DictComp) else node.elt
         first = node.generators[0]
-        source = self.value(first.iter)
+        source = UNKNOWN if _taken_apart(first.iter) else self.value(first.iter)
         if (
             isinstance(node, (ast.ListComp, ast.GeneratorExp))
             and len(node.generators) == 1
@@ -34,8 +42,8 @@ class Iteration(Expressions):
             self.scope = saved
             return Value(items=tuple(items), container="tuple", kind="other")
         for generator in node.generators:
-            element_value = self.element_of(source, first.iter) if generator is first and not isinstance(first.iter, ast.Call) else None
-            self.assign(generator.target, element_value or self.element(generator.iter), node)
+            known = generator is first and not _taken_apart(first.iter)
+            self.assign(generator.target, self.element_of(source, first.iter) if known else self.element(generator.iter), node)
             for condition in generator.ifs:
                 self.use(condition, "other")
         value = self.use(element, "other")
@@ -62,7 +70,7 @@ class Iteration(Expressions):
             if node.func.id == "range":
                 self.value(node)
                 return OTHER
-            if node.func.id in ("reversed", "list", "tuple", "sorted") and node.args:
+            if node.func.id in _WRAPPERS and node.args:
                 return self.element(node.args[0])
         return self.element_of(self.value(node), node)
 

@@ -142,3 +142,26 @@ class ScalesInSingle(torch.autograd.Function):
 spares.append(
     pb.case(ScalesInSingle, torch.randn(5, 4, 6, dtype=torch.float64).requires_grad_(), torch.randn(6, dtype=torch.float64).requires_grad_())
 )
+
+
+class NormalisesPairs(torch.autograd.Function):
+    """Of two entries that are nearly equal the terms of the gradient cancel: few digits are left, whatever grad_output is."""
+
+    @staticmethod
+    def forward(ctx, x):
+        pairs = x.reshape(x.shape[0], -1, 2)
+        mean = pairs.mean(-1, keepdim=True)
+        rstd = (pairs.var(-1, unbiased=False, keepdim=True) + 1e-5).rsqrt()
+        ctx.save_for_backward(x, mean, rstd)
+        return ((pairs - mean) * rstd).reshape(x.shape)
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, mean, rstd = ctx.saved_tensors
+        y = (x.reshape(x.shape[0], -1, 2) - mean) * rstd
+        g = dy.reshape(y.shape)
+        return ((g - g.mean(-1, keepdim=True) - y * (g * y).mean(-1, keepdim=True)) * rstd).reshape(x.shape)
+
+
+apart = torch.tensor([[0.3, 1.9], [-0.7, 2.2], [1.1, 4.0]], dtype=torch.float64)
+spares.append(pb.case(NormalisesPairs, apart.requires_grad_()))

@@ -276,3 +276,43 @@ class MixesByWeights(torch.autograd.Function):
 
 
 spares.append(pb.case(MixesByWeights, x(4, 3), torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)))
+
+
+class LooksUp(torch.autograd.Function):
+    """With fewer rows than the number of the padding row there is no such row."""
+
+    @staticmethod
+    def forward(ctx, table, rows, padding_idx):
+        ctx.save_for_backward(rows)
+        ctx.count, ctx.padding = table.shape[0], padding_idx
+        return table[rows].masked_fill((rows == padding_idx)[:, None], 0)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (rows,) = ctx.saved_tensors
+        grad = dy.new_zeros(ctx.count, dy.shape[1]).index_add_(0, rows, dy)
+        grad[ctx.padding] = 0
+        return grad, None, None
+
+
+class CombinesExperts(torch.autograd.Function):
+    """Rows for every pair of a token and one of its experts; with fewer rows forward cuts the features up instead."""
+
+    @staticmethod
+    def forward(ctx, rows, place, shares):
+        ctx.save_for_backward(rows, place, shares)
+        return (rows[place].view(*shares.shape, -1) * shares[..., None]).sum(1)
+
+    @staticmethod
+    def backward(ctx, dy):
+        rows, place, shares = ctx.saved_tensors
+        apart = (dy[:, None, :] * shares[..., None]).reshape(-1, dy.shape[1])
+        grad = torch.empty_like(apart)
+        grad[place] = apart
+        return grad, None, (rows[place].view(*shares.shape, -1) * dy[:, None, :]).sum(-1)
+
+
+spares += [
+    pb.case(LooksUp, x(5, 3), torch.tensor([0, 4, 1, 2]), 1),
+    pb.case(CombinesExperts, x(6, 4), torch.tensor([3, 0, 5, 1, 2, 4]), x(3, 2)),
+]

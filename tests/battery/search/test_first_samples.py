@@ -65,6 +65,47 @@ class Stubborn(torch.autograd.Function):
         return dy, None
 
 
+class ByExpert(torch.autograd.Function):
+    """Rows in the order of their experts; new memory, since every row belongs to one."""
+
+    @staticmethod
+    def forward(ctx, rows, experts, rows_counts):
+        ctx.save_for_backward(rows, experts, rows_counts)
+        out, start = rows.new_empty(rows.shape[0], experts.shape[2]), 0
+        for i, count in enumerate(rows_counts.tolist()):
+            out[start : start + count] = rows[start : start + count] @ experts[i]
+            start += count
+        return out
+
+    @staticmethod
+    def backward(ctx, dy):
+        rows, experts, rows_counts = ctx.saved_tensors
+        drows, dexperts, start = torch.empty_like(rows), torch.empty_like(experts), 0
+        for i, count in enumerate(rows_counts.tolist()):
+            part = slice(start, start + count)
+            drows[part] = dy[part] @ experts[i].t()
+            dexperts[i] = rows[part].t() @ dy[part]
+            start += count
+        return drows, dexperts, None
+
+
+class Embeds(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, table, words, pad_token=None):
+        ctx.save_for_backward(words)
+        ctx.shape, ctx.pad = table.shape, pad_token
+        found = table[words]
+        return found if pad_token is None else found.masked_fill((words == pad_token)[..., None], 0.0)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (words,) = ctx.saved_tensors
+        grad = dy.new_zeros(ctx.shape).index_put((words,), dy, accumulate=True)
+        if ctx.pad is not None:
+            grad[ctx.pad] = 0
+        return grad, None, None
+
+
 def test_found():
     result = find_inputs(Swish)
     assert result.status == "found"
@@ -120,3 +161,16 @@ def test_nothing_found_names_the_parameter_and_gives_a_skeleton():
 def test_only_functions_are_taken():
     with pytest.raises(TypeError, match=r"autograd\.Function"):
         find_inputs(torch.nn.Linear)  # type: ignore[arg-type]
+
+
+def test_counts_belong_to_every_matrix_of_a_stack_and_cover_every_row():
+    for case in find_inputs(ByExpert).cases:
+        rows, experts, counts = case.args
+        assert len(counts) == len(experts)
+        assert int(counts.sum()) == len(rows)
+        assert len(counts.unique()) > 1
+
+
+def test_what_names_one_entry_is_a_number():
+    passed = [case.args[2] for case in find_inputs(Embeds).cases]
+    assert {type(value) for value in passed} == {int, type(None)}

@@ -58,9 +58,10 @@ class WrongForSomeSizes(Check):
     Limits:
         The sweep stops after half a second (5 s with ``--thorough``). Sizes that belong together without being equal (n and n - 1, n and n / 2)
         change alone: an error of backward there is a note, unless the size is the batch (an error), or other sizes of the same axis are right (a
-        warning). A gradient that is wrong for every odd size and right for every even one is a note where forward splits in halves and does not ask
-        for odd sizes (rotary embeddings, gated units), and so is one that is wrong only for sizes below a number among the arguments (a budget, a
-        count of neighbours).
+        warning). It is a note, too, where a number among the arguments that pointed at an entry (``padding_idx``) points at none any more, or where
+        forward takes the size only by cutting up the elements anew. A gradient that is wrong for every odd size and right for every even one is a
+        note where forward splits in halves and does not ask for odd sizes (rotary embeddings, gated units), and so is one that is wrong only for
+        sizes below a number among the arguments (a budget, a count of neighbours).
     """
 
     code = "PB625"
@@ -178,12 +179,12 @@ class WrongForSomeSizes(Check):
 
     def _crash(self, probe: Probe, trial: Trial) -> Finding:
         assert trial.error is not None
-        joint = trial.symbol.batch and trial.symbol.joint and trial.symbol.step == 1 and not trial.by_chance
+        joint = trial.symbol.batch and trial.symbol.joint and trial.symbol.step == 1 and not (trial.by_chance or trial.unmeant)
         # A number that equals the size is no batch size but a resolution, a count of levels or knots: one of them is none.
         certain = joint and not (trial.symbol.numbers and trial.size == 1) and not blames_torch(trial.error)
         halves = trial.symbol.size % 2 == 0 and trial.size % 2 == 1 and not trial.symbol.batch and halves_in_forward(probe)
-        now_and_then = trial.right >= ENOUGH and not halves and not blames_torch(trial.error)
-        meant = certain or now_and_then or trial.symbol.asked
+        now_and_then = trial.right >= ENOUGH and not halves and not trial.unmeant and not blames_torch(trial.error)
+        meant = certain or now_and_then or (trial.symbol.asked and not trial.unmeant)
         severity: Severity = "error" if certain and probe.case.origin != "searched" else "warning" if meant else "note"
         torch = blames_torch(trial.error)
         return self.finding(
@@ -191,10 +192,12 @@ class WrongForSomeSizes(Check):
             f"{probe.backward_name} raises when {trial.symbol.said} is {trial.size}, which forward takes",
             severity=severity,
             evidence=[Evidence(f"{trial.symbol.said} = {trial.size}{_right(trial)}", trial.error.short, "a gradient, or a refusal in forward")],
-            cause="a fault of torch's own operator, which the error names, not of the checked backward" if torch else None,
+            cause="a fault of torch's own operator, which the error names, not of the checked backward" if torch else trial.unmeant or None,
             certain=torch,
             fix="Refuse the size in forward, or treat it before that operator is reached."
             if torch
+            else "Refuse the size in forward."
+            if trial.unmeant
             else "Make backward take every size that forward takes, or refuse the size in forward.",
         )
 

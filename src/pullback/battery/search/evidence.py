@@ -195,7 +195,8 @@ def index_spec(trait: Trait, bound: int = 3) -> Spec:
     """Return the likeliest index tensor for a parameter: distinct values below the smallest usual size."""
     rank = trait.rank if trait.rank is not None else max(trait.least, trait.usual.get("index") or 1)
     draws = [draw for kind, draw in trait.draws if kind == "index"]
-    shape = trait.shape or ((3,) if rank == 1 else default_shape(rank))
+    groups = 2 if "counts" in draws else 3  # as many as matrices in the usual stack of them
+    shape = trait.shape or ((groups,) if rank == 1 else default_shape(rank))
     return Spec("index", shape, draw=draws[0] if draws else "normal", dtype="int64", grad=False, value=bound)
 
 

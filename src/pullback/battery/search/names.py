@@ -25,7 +25,8 @@ tensor 0.5 spd 2 : .*(cov|covariance|precision|spd|psd|gram)\d?
 index 1.0 - - : .*(index|indices|idx|inds|perm|permutation|assignment|edge_index|segment_ids?|group_ids?|positions?|pos_ids?)
 index 1.0 offsets 1 : .*(offsets|indptr|rowptr|crow|cu_seqlens.*|cu_.*)
 index 0.9 lengths 1 : .*(lengths|lens|seqlens)
-index 0.4 - 1 : .*(length|counts|sizes)
+index 0.4 - 1 : .*length
+index 0.4 counts 1 : .*(counts|sizes)
 index 0.3 - 1 : .*(labels?|targets?|classes|gt)
 tensor 0.4 - - : .*(labels?|targets?|gt)
 mask 0.7 - - : .*mask.*
@@ -33,7 +34,8 @@ tensor 0.4 binary - : .*mask.*
 int 1.0 - -1 : (dim|axis|dimension|seq_dim|dims?_?\d?|batch_dim|.*_dim|.*_axis)
 int 0.8 - - : (n|m|k|num|steps?|n_.*|num_.*|.*_size|size|.*_steps|iters?|iterations|chunk.*|chunks|groups?|heads?|n?bits?|.*_bits)
 int 0.8 - 7 : levels?|.*_levels
-int 0.8 - - : (padding_idx|ignore_index|ignore_idx|pad_idx|blank|start|end|offset|seed|src|root|layer_idx)
+int 0.8 - - : (blank|start|end|offset|seed|src|root)
+int 1.8 - - : (pad|padding|ignored?|void|blank|unk|unknown|mask|bos|eos|sos|cls|sep|layer)_?(idx|index|id|label|token)
 int 0.8 - - : (bitwidth|order|rank|world_size|degree|depth|T|stride|padding|kernel_size|block.*|window.*|topk|top_k)
 float 1.0 - 0.001 : (eps|epsilon|.*_eps)
 float 0.6 - 0.3 : (p|prob|rate|drop.*|dropout_p|keep_prob)

@@ -95,7 +95,7 @@ def livelier(attempt: Attempt, evidence: Evidence, names: list[str]) -> Iterator
     """Yield states to try after a sample that runs but is degenerate: other values first, those of the suspects before those of the rest."""
     moment = Moment(attempt, evidence, names)
     every = [*names, *(slot.name for slot in moment.slots if slot.name not in names)]
-    found = chain(_other_numbers(moment, every), _other_values(moment, every), _changes(moment))
+    found = chain(_one_a_group(moment, names), _other_numbers(moment, every), _other_values(moment, every), _changes(moment))
     return islice(_new_states(moment, found), MAX_PROPOSALS)
 
 
@@ -148,6 +148,16 @@ def _other_values(moment: Moment, names: list[str]) -> Iterator[Change]:
             yield from ({name: other} for other in specs_of_kind("dict", moment.slot(name), trait) if other != spec)
         if spec.kind in ("dict", "object"):
             yield from _other_members(name, spec)
+
+
+def _one_a_group(moment: Moment, names: list[str]) -> Iterator[Change]:
+    """Counts or offsets with an entry for each matrix of a stack, or row, that is passed beside them."""
+    tensors = sorted((spec for spec in moment.attempt.state if spec.kind == "tensor" and spec.shape), key=lambda spec: -len(spec.shape))
+    for name in names:
+        spec = moment.spec(name)
+        more = {"counts": 0, "offsets": 1}.get(spec.draw)
+        if more is not None:
+            yield from ({name: spec.with_(shape=(size + more,))} for size in dict.fromkeys(other.shape[0] for other in tensors))
 
 
 def _flips(moment: Moment) -> Iterator[Change]:

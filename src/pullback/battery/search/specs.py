@@ -155,6 +155,9 @@ def build_tensor(spec: Spec, seed: int) -> torch.Tensor:
     generator = torch.Generator().manual_seed(seed + 1_000_003 * spec.variant)
     if spec.kind == "mask":
         return _balanced(spec.shape, generator).bool() ^ bool(spec.variant)
+    if spec.kind == "index" and spec.draw == "counts":
+        counts = _counts(spec, torch.Generator().manual_seed(seed)).to(getattr(torch, spec.dtype))
+        return counts.flip(-1) if spec.variant else counts
     if spec.kind == "index":
         indices = _indices(spec, generator).to(getattr(torch, spec.dtype))
         return (max(1, spec.value or 3) - 1 - indices) if spec.variant and spec.draw not in ("offsets", "lengths") else indices
@@ -215,6 +218,14 @@ def _indices(spec: Spec, generator: torch.Generator) -> torch.Tensor:
     rows = [torch.cat([torch.randperm(bound, generator=generator) for _ in range(last // bound + 1)])[:last] for _ in range(n // last)]
     values = torch.stack(rows).reshape(spec.shape)
     return values.sort(-1).values if spec.draw == "sorted" else values
+
+
+def _counts(spec: Spec, generator: torch.Generator) -> torch.Tensor:
+    """How many rows each group has, none without any as far as there are enough; together as many as the bound."""
+    bound, n = max(1, spec.value or 3), math.prod(spec.shape)
+    cuts = torch.randperm(bound - 1, generator=generator)[: max(0, n - 1)].sort().values + 1
+    counts = torch.cat([torch.zeros(1, dtype=torch.int64), cuts, torch.tensor([bound])]).diff()
+    return torch.cat([counts, torch.zeros(max(0, n - len(counts)), dtype=torch.int64)])[:n].reshape(spec.shape)
 
 
 def composed(spec: Spec, write: Callable[[Spec], str]) -> str | None:
