@@ -72,11 +72,6 @@ class Variant:
         return f"{self.path} together with {self.partner}" if self.partner else self.path
 
     @property
-    def changed(self) -> str:
-        """How messages name what is changed."""
-        return f"{self.path} together with {self.partner}" if self.partner else self.path
-
-    @property
     def tensors_guessed(self) -> bool:
         """Whether a tensor was put in the place of None."""
         named = dict(self.evaluator.named)
