@@ -22,8 +22,9 @@ _GROUPS = re.compile(r"(^|_)groups?$", re.IGNORECASE)
 def joined_settings(probe: Probe) -> Iterator[Variant]:
     """Yield the call with another setting and with the shapes that go with it, as far as forward runs.
 
-    An axis changes places with its neighbour in every tensor that has as many axes as the largest one; two groups need half the channels per group;
-    a tuple of the last sizes of the largest argument gets one size more, and so do the tensors of that shape.
+    An axis changes places with its neighbour in every tensor that has as many axes as the largest one, or becomes as long as it, which hides that
+    sizes are taken of the wrong one; two groups need half the channels per group; a tuple of the last sizes of the largest argument gets one size
+    more, and so do the tensors of that shape.
     """
     for name, value, passed, before in _settings(probe):
         for other, tensors in _changes(probe.exact, name, value):
@@ -52,10 +53,11 @@ def _changes(evaluator: Evaluator, name: str, value: Any) -> Iterator[tuple[Any,
     if whole and _AXIS.search(name) and len(shape) > 1 and -len(shape) <= value < len(shape):
         axis = value % len(shape)
         other = axis - 1 if axis else 1
-        tensors = {
-            leaf.path: _fresh(leaf.template.transpose(axis, other)) for leaf in resizable_leaves(evaluator) if leaf.template.dim() == len(shape)
-        }
-        yield other if value >= 0 else other - len(shape), tensors
+        alike = [leaf for leaf in resizable_leaves(evaluator) if leaf.template.dim() == len(shape)]
+        turned = other if value >= 0 else other - len(shape)
+        yield turned, {leaf.path: _fresh(leaf.template.transpose(axis, other)) for leaf in alike}
+        if shape[axis] != shape[other] and min(shape[axis], shape[other]) > 1:
+            yield turned, {leaf.path: _fresh(_square(leaf.template, axis, other)) for leaf in alike}
     elif whole and value == 1 and _GROUPS.search(name):
         for leaf in evaluator.wanted:
             t = leaf.template
@@ -66,6 +68,11 @@ def _changes(evaluator: Evaluator, name: str, value: Any) -> Iterator[tuple[Any,
         alike = [leaf for leaf in evaluator.leaves if tuple(leaf.template.shape) == tuple(value)]
         tensors = {leaf.path: _fresh(torch.stack([leaf.template * (1 + i / 8) for i in range(count)])) for leaf in alike}
         yield type(value)((count, *value)), tensors
+
+
+def _square(t: Tensor, axis: int, other: int) -> Tensor:
+    side = min(t.shape[axis], t.shape[other])
+    return t.narrow(axis, 0, side).narrow(other, 0, side)
 
 
 def _fresh(t: Tensor) -> Tensor:

@@ -155,3 +155,39 @@ class TunesHeadsOfOne(TunesHeads):
 
 kills.append(pb.case(TunesHeadsOfOne, x(2, 3, 4, 5), None))
 spares.append(pb.case(TunesHeads, x(2, 3, 4, 5), None))
+
+
+class ScalesAlong(torch.autograd.Function):
+    """One factor for each place along an axis."""
+
+    @staticmethod
+    def forward(ctx, x, scale, dim):
+        ctx.save_for_backward(x, scale)
+        ctx.dim = dim
+        return x * ScalesAlong.laid(scale, x, dim)
+
+    @staticmethod
+    def laid(scale, x, dim):
+        return scale.view([-1 if d == dim else 1 for d in range(x.dim())])
+
+    @staticmethod
+    def gradients(ctx, dy, dim):
+        x, scale = ctx.saved_tensors
+        rest = [d for d in range(x.dim()) if d != dim]
+        return dy * ScalesAlong.laid(scale, x, dim), (dy * x).sum(rest), None
+
+    @staticmethod
+    def backward(ctx, dy):
+        return ScalesAlong.gradients(ctx, dy, ctx.dim)
+
+
+class KnowsItsAxisBySize(ScalesAlong):
+    """Of two axes of one size it takes the first."""
+
+    @staticmethod
+    def backward(ctx, dy):
+        return ScalesAlong.gradients(ctx, dy, dy.shape.index(len(ctx.saved_tensors[1])))
+
+
+kills.append(pb.case(KnowsItsAxisBySize, x(3, 4), x(3), 0))
+spares.append(pb.case(ScalesAlong, x(3, 4), x(3), 0))

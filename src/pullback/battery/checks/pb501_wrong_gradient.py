@@ -51,9 +51,9 @@ class WrongGradient(Check):
         grad_output the comparison uses non-negative cotangents. Where the gradient is right, flags are turned round, optional arguments left out or,
         where they are None, given (a number or a tensor that forward takes and that changes its output), and the words and whole numbers that the
         code compares an argument with are passed, also for parameters that the sample leaves at their default, and other floats and the next whole
-        number for those; an axis is tried with its neighbour in every tensor, two groups with half the channels. Settings that are right alone are
-        then tried two at a time, and a flag that forward refuses with square matrices. Where backward raises with one of them, other than by a
-        ``raise`` of its own, it is a warning, on searched inputs a note.
+        number for those; an axis is tried with its neighbour in every tensor, and where both are as long, two groups with half the channels. Settings
+        that are right alone are then tried two at a time, and a flag that forward refuses with square matrices. Where backward raises with one of
+        them, other than by a ``raise`` of its own, it is a warning, on searched inputs a note.
 
     Example:
         ``return 2 * grad_output`` for ``forward = x * x``: the factor x is missing.
