@@ -67,7 +67,7 @@ def _laws(
     evaluator: Evaluator, outcome: Outcome, u: Sequence[Tensor], v: Sequence[Tensor], gu: Sequence[Tensor | None], gv: Sequence[Tensor | None]
 ) -> list[_Law]:
     both = _gradient(evaluator, outcome, [a + b for a, b in zip(u, v, strict=True)])
-    laws = [_Law("backward(u) + backward(v) = backward(u + v)", both, [_plus(a, b) for a, b in zip(gu, gv, strict=True)])]
+    laws = [_Law("backward(u + v) = backward(u) + backward(v)", both, [_plus(a, b) for a, b in zip(gu, gv, strict=True)])]
     power = 2.0 ** (4 if any(y.dtype == torch.float16 for y in outcome.live) else 8)
     for factor in (power, 1 / power, -1.0):
         got = _gradient(evaluator, outcome, [factor * a for a in u])

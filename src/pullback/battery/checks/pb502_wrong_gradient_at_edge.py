@@ -194,7 +194,9 @@ class WrongGradientAtEdge(Check):
                 f"{name} returns NaN for {v.path}, at {where}",
                 severity="note",
                 evidence=[Evidence(f"{gradient_name(v.path)} at {where}", got="nan", expected="a number; autograd of the forward gives NaN as well")],
-                fix="If such values occur, treat them by themselves (torch.where on the input, not on the result).",
+                fix=f"If this value of {place.number} is meant, treat it by itself."
+                if place.number
+                else "If such values occur, treat them by themselves (torch.where on the input, not on the result).",
                 path=v.path,
             )
         spot = locate_at(probe, v.path, place.evaluator)

@@ -96,7 +96,7 @@ class StridedGradOutput(Check):
         return self.finding(
             probe,
             f"{probe.backward_name} is wrong when grad_output is not {'contiguous' if _packed(probe) else 'laid out like the output'}",
-            evidence=[gap.evidence(f"grad_output {shown}: {gradient_name(gap.path)} is another one; laid out like the output: right")],
+            evidence=[gap.evidence(f"grad_output {shown}: {gradient_name(gap.path)} is wrong; laid out like the output it is right")],
             cause="the backward ignores strides (the same values, laid out like the output, give another gradient)",
             certain=True,
             fix=f"grad_output = grad_output.{_like_output(probe)} at the top of backward",

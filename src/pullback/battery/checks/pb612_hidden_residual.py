@@ -6,10 +6,11 @@ import re
 from collections.abc import Iterator
 
 from ...report.finding import Evidence, Finding
-from ..base import Check
+from ..base import Check, Skipped
 from ..keeping import Origin, origins, owner, shown
 from ..probe import Probe
 from ..tensors import differentiable
+from ..unneeded import unneeded
 from ..words import listed
 
 
@@ -49,7 +50,8 @@ class HiddenResidual(Check):
         hidden = [o for o in found.values() if o.source in ("argument", "inside", "persistent")]
         wanted = {leaf.path for leaf in probe.native.wanted} if probe.target.direct else set()
         loud = [o for o in hidden if _matters(o, wanted)]
-        quiet = [o for o in hidden if not _matters(o, wanted)]
+        dropped = _unread(probe)
+        quiet = [o for o in hidden if not _matters(o, wanted) and o.kept.path not in dropped]
         if loud:
             yield self._hidden(probe, loud, "warning")
         if quiet:
@@ -63,11 +65,19 @@ class HiddenResidual(Check):
             severity="warning" if severity == "warning" else "note",
             location=probe.forward_location,
             evidence=[Evidence(f"{o.kept.path}: {shown(o.kept.tensor)}, {_origin(o)}") for o in hidden],
-            cause="the tensors hang on ctx after forward",
+            cause=f"{'it hangs' if len(hidden) == 1 else 'they hang'} on ctx after forward",
             certain=True,
             attachments={"about": [o.kept.path for o in hidden]},
             fix=f"ctx.save_for_backward({', '.join(dict.fromkeys(map(_written, hidden)))}) in forward, ctx.saved_tensors in backward",
         )
+
+
+def _unread(probe: Probe) -> set[str]:
+    """What PB901 says to leave out: it need not be saved in another way."""
+    try:
+        return {kept.path for kept in unneeded(probe).unread} if probe.settings.runs("PB901") else set()
+    except Skipped:
+        return set()
 
 
 def _written(origin: Origin) -> str:

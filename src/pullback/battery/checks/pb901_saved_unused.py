@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ...capture.saved import Kept
 from ...report.finding import Evidence, Finding
 from ..base import Check
 from ..keeping import owner, shown
@@ -48,11 +49,15 @@ class SavedUnused(Check):
                 location=probe.forward_location,
                 evidence=[
                     Evidence(
-                        f"{kept.name}: {shown(kept.tensor)}, {size(kept)}; without it every gradient is the same, "
-                        f"in {found.settings} setting{'s' * (found.settings != 1)} of what requires grad and of flags"
+                        f"{kept.name}: {shown(kept.tensor)}, {size(kept)}; without it every gradient is the same"
+                        + (f", in {found.settings} settings of what requires grad and of flags" if found.settings > 1 else "")
                     )
                 ],
-                cause=f"backward gives the same gradients when {kept.path} is missing",
+                cause=f"backward gives the same gradients when {_named(kept)} is missing",
                 certain=True,
                 fix=f"leave {kept.name} out of save_for_backward" if kept.saved else f"do not set {kept.path}",
             )
+
+
+def _named(kept: Kept) -> str:
+    return kept.name if kept.name == kept.path else f"{kept.name} ({kept.path})"
