@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
 
+import torch
 from torch import Tensor
 
 from ... import _compat
@@ -73,6 +74,7 @@ class UndefinedGrad(Check):
         for variant in chain(other_branches(probe), other_settings(probe)):
             try:
                 more = variant.evaluator.forward()
+                variant.evaluator.vjp(variant.evaluator.forward(), [torch.ones_like(y) for y in more.live])
             except UserCodeError:
                 continue
             if not variant.guessed and len(more.carrying) > count:
