@@ -198,3 +198,29 @@ spares = [
     pb.case(SumAndIndex, x(3, 4), x(4).expand(3, 4).detach().requires_grad_()),
     pb.case(two_layers, x(3, 4), x(4, 2), x(2)),
 ]
+
+
+class OnlyInTraining(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        if x.requires_grad or w.requires_grad:
+            ctx.save_for_backward(x, w)
+            return x * w
+        return None
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy * w, dy * x
+
+
+class SavesOnlyInTraining(OnlyInTraining):
+    @staticmethod
+    def forward(ctx, x, w):
+        if x.requires_grad or w.requires_grad:
+            ctx.save_for_backward(x, w)
+        return x * w
+
+
+kills.append(pb.case(OnlyInTraining, x(3, 4), x(3, 4)))
+spares.append(pb.case(SavesOnlyInTraining, x(3, 4), x(3, 4)))
