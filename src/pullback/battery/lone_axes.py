@@ -18,8 +18,8 @@ def lone_symbols(evaluator: Evaluator) -> Iterator[Symbol]:
     """Yield the changes that make square inputs rectangular, and those that give axes of size 1 more entries.
 
     Every tensor that has two such axes is changed in its last one, or else in its first one; once as it is, and once with the single axes of that
-    size in other tensors changed along. An axis of size 1 counts where it has that size in all tensors of the largest
-    rank; they grow together, and then the largest alone, for the others to be broadcast.
+    size in other tensors changed along. Axes of size 1 grow together where all tensors of the largest rank have them there,
+    and then in the largest alone, for the others to be broadcast; it is alone as well where only it has them.
     """
     leaves = resizable_leaves(evaluator)
     main = main_leaf(leaves)
@@ -42,6 +42,8 @@ def lone_symbols(evaluator: Evaluator) -> Iterator[Symbol]:
             yield Symbol(1, tuple((path, dim) for path in paths), joint=False, stays="not 1, as in the sample")
             if len(paths) > 1:
                 yield Symbol(1, ((main.path, dim),), joint=False, stays=f"{paths[1]}.shape[{dim}] stays 1")
+        elif main.template.shape[dim] == 1:
+            yield Symbol(1, ((main.path, dim),), joint=False, stays="not 1, as in the sample")
 
 
 def shared_symbols(evaluator: Evaluator, text: str) -> Iterator[Symbol]:

@@ -33,8 +33,8 @@ Only then is one more there meant, since indexing takes any number of them.
 """
 _COMPARED = re.compile(r"(?:\b(\w+)\.(?:dim\(\)|ndim|ndimension\(\))|len\((\w+)\.shape\)) *(==|!=|<=|<|>=|>) *(\d)")
 """A rank that is asked for by its number: only then may an argument have an axis less than in the sample."""
-_BETWEEN = re.compile(r"\b(\w+)\.(?:dim\(\)|ndim) *(?:==|!=|<=|<|>=|>) *(\w+)\.(?:dim\(\)|ndim)")
-"""Two ranks that are compared with each other."""
+_BETWEEN = re.compile(r"\b(\w+)\.(?:dim\(\)|ndim) *(?:==|!=|<=|<|>=|>|,) *(\w+)\.(?:dim\(\)|ndim)")
+"""Two ranks that are compared with each other, or of which the larger is taken."""
 _FROM_THE_END = re.compile(r"\[\.\.\.|\bdim1=-2\b")
 """How code says that any number of axes may come before those that it works on."""
 
@@ -130,6 +130,10 @@ def _changes(evaluator: Evaluator, text: str) -> Iterator[tuple[tuple[str, ...],
             for dim in range(leaf.template.dim() - 1):
                 yield (leaf.path,), lambda t, dim=dim: t.select(dim, 0).clone()
     yield from _as_large_as_others(leaves, text)
+    paired = {path for pair in _BETWEEN.findall(text) for path in pair}
+    for leaf in leaves:
+        if leaf.wanted and leaf.path in paired:
+            yield (leaf.path,), _at_end
 
 
 def _as_large_as_others(leaves: list[Leaf], text: str) -> Iterator[tuple[tuple[str, ...], Callable[[Tensor], Tensor]]]:

@@ -192,6 +192,8 @@ class Sweep:
 
     def _accepted(self, resizer: Resizer, symbol: Symbol) -> list[Symbol]:
         """The symbol as forward takes it: with its numbers, without them, or split where it refuses every joint change."""
+        if symbol.size == 1 and not all(self._takes(resizer, symbol, size) for size in (7, 3)):
+            symbol = symbol.of_rank({leaf.path: leaf.template.dim() for leaf in self.probe.exact.leaves})
         for candidate in dict.fromkeys((symbol, symbol.without_numbers())):
             if any(self._takes(resizer, candidate, size) for size in (7, 3, 1) if size != symbol.size):
                 return [candidate]
