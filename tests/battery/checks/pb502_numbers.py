@@ -208,3 +208,32 @@ class EitherDistance(Distance):
 
 kills.append(pb.case(Distance, x(4, 3), x(4, 3), 2))
 spares.append(pb.case(EitherDistance, x(4, 3), x(4, 3), 2))
+
+
+class RootByNewton(torch.autograd.Function):
+    """The root is found with damped steps; backward takes one more step of that size instead of the implicit derivative."""
+
+    @staticmethod
+    def forward(ctx, a, step_size):
+        z = torch.ones_like(a)
+        for _ in range(40):
+            z = z - step_size * (z * z - a) / (2 * z)
+        ctx.save_for_backward(z)
+        ctx.step = step_size
+        return z
+
+    @staticmethod
+    def backward(ctx, dy):
+        (z,) = ctx.saved_tensors
+        return ctx.step * dy / (2 * z), None
+
+
+class RootImplicitly(RootByNewton):
+    @staticmethod
+    def backward(ctx, dy):
+        (z,) = ctx.saved_tensors
+        return dy / (2 * z), None
+
+
+kills.append(pb.case(RootByNewton, torch.linspace(0.5, 2, 6, dtype=torch.float64).requires_grad_(), 1.0))
+spares.append(pb.case(RootImplicitly, torch.linspace(0.5, 2, 6, dtype=torch.float64).requires_grad_(), 1.0))
