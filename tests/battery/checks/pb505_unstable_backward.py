@@ -135,3 +135,38 @@ class LogOfTail(torch.autograd.Function):
 kills.append(pb.case(Spikes, x(4, 5, dtype=torch.float32)))
 kills.append(pb.case(LogOfTail, torch.linspace(-2, 2, 6, dtype=torch.float64).requires_grad_()))
 spares.append(pb.case(SpikesStably, x(4, 5, dtype=torch.float32)))
+
+
+class UnitRows(torch.autograd.Function):
+    """Rows of length one, computed in float32; backward adds the epsilon in the dtype of the input."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return UnitRows.of(x.float()).to(x.dtype)
+
+    @staticmethod
+    def of(x):
+        return x * (x.square().sum(-1, keepdim=True) + 1e-8).rsqrt()
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return UnitRows.grad(x, dy)
+
+    @staticmethod
+    def grad(x, dy):
+        inverse = (x.square().sum(-1, keepdim=True) + 1e-8).rsqrt()
+        y = x * inverse
+        return inverse * (dy - y * (dy * y).sum(-1, keepdim=True))
+
+
+class UnitRowsInSingle(UnitRows):
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return UnitRows.grad(x.float(), dy.float()).to(x.dtype)
+
+
+kills.append(pb.case(UnitRows, x(3, 8, dtype=torch.float32)))
+spares.append(pb.case(UnitRowsInSingle, x(3, 8, dtype=torch.float32)))

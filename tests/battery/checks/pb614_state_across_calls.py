@@ -374,3 +374,55 @@ class KeepsGain(KeepsGainOfFirstMode):
 
 kills.append(pb.case(KeepsGainOfFirstMode, torch.randn(3, 4).requires_grad_()))
 spares.append(pb.case(KeepsGain, torch.randn(3, 4).requires_grad_()))
+
+
+class Lattice:
+    def __init__(self):
+        self.kept = {}
+
+
+class KeepsScores(torch.autograd.Function):
+    """Running log sums, kept on the lattice at the first call; forward computes its own, backward trusts them."""
+
+    @staticmethod
+    def forward(ctx, lattice, scores):
+        sums = scores.logcumsumexp(0)
+        lattice.kept.setdefault("sums", sums)
+        ctx.lattice = lattice
+        ctx.save_for_backward(scores)
+        return sums[-1] * 1
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        (scores,) = ctx.saved_tensors
+        return None, dy * (scores - cls.sums(ctx, scores)[-1]).exp()
+
+    @staticmethod
+    def sums(ctx, scores):
+        return ctx.lattice.kept["sums"]
+
+
+class KeepsNoScores(KeepsScores):
+    @staticmethod
+    def sums(ctx, scores):
+        return scores.logcumsumexp(0)
+
+
+class KeepsTheWeight(torch.autograd.Function):
+    """A cache that the caller hands over for as long as the weight stays what it is: forward uses it as well."""
+
+    @staticmethod
+    def forward(ctx, x, w, kept):
+        ctx.save_for_backward(x, kept.setdefault("w", w.detach().t().contiguous()))
+        return x @ kept["w"]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy @ w.t(), dy.t() @ x, None
+
+
+kills.append(pb.case(KeepsScores, Lattice(), x(5)))
+spares.append(pb.case(KeepsNoScores, Lattice(), x(5)))
+spares.append(pb.case(KeepsTheWeight, x(3, 4), x(2, 4), {}))

@@ -3,37 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from ...capture.observed_calls import observed_backward
-from ...report.finding import JSON, Evidence, Finding
-from .. import tolerance
+from ...report.finding import Evidence, Finding
 from ..base import Check
+from ..call_gaps import RETURNED, Call, changed, gap_of, gap_of_outputs, gap_picture, output_gap, overwritten
 from ..evaluate import Evaluator, Outcome, UserCodeError
-from ..keeping import shown
-from ..other_calls import fixed_cotangents, held_tensors, other_entries, other_inputs, other_modes
-from ..picture import differences, picture
+from ..other_calls import fixed_cotangents, held_tensors, objects_among, other_entries, other_inputs, other_modes, with_objects_of, with_other_tensors
 from ..probe import Probe
 from ..state import pristine
 from ..tensors import copy_tensor, differentiable, same
-from ..words import gradient_name
 
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
-RETURNED = "a gradient that backward returned"
-
-
-@dataclass(slots=True)
-class _Call:
-    """One forward and backward: what came back, and copies of it made at once."""
-
-    outcome: Outcome
-    outputs: list[Tensor]
-    gradients: list[Tensor | None]
-    copies: list[Tensor | None]
-    returned: list[tuple[Tensor, Tensor]]
 
 
 class StateAcrossCalls(Check):
@@ -48,8 +33,8 @@ class StateAcrossCalls(Check):
         the calls alone, and what was returned must not change later. Each dtype runs first from the state in which the op was found, then after
         another dtype, and after a call under ``torch.inference_mode()``, ``torch.no_grad()`` or autocast. Buffers that forward updates must not be
         updated once more by backward. A call must give what it gives alone after another one with other indices or constants, as long as the same
-        call twice gives the same. Tensors are kept alive throughout, so that caches by
-        address stay right.
+        call twice gives the same; where objects among the arguments are kept from call to call, gradients must be right whenever outputs are.
+        Tensors are kept alive throughout, so that caches by address stay right.
 
     Example:
         ``MyOp.saved = x`` in forward; a global work buffer that is returned; a cache whose key leaves out the dtype; recomputing batch norm in
@@ -73,7 +58,7 @@ class StateAcrossCalls(Check):
     def run(self, probe: Probe) -> Iterator[Finding]:
         self.alive: list[object] = []
         with pristine(probe.pristine, probe.target):
-            found = [self._interleaved, self._shared, self._dtypes, self._updates, self._stale, self._modes]
+            found = [self._interleaved, self._shared, self._dtypes, self._updates, self._stale, self._objects, self._modes]
             finding = next((f for find in found if (f := find(probe)) is not None), None)
         self.alive.clear()
         if finding is not None:
@@ -84,9 +69,9 @@ class StateAcrossCalls(Check):
         for second, how in other_inputs(first):
             try:
                 alone = self._call(probe, first), self._call(probe, second)
-                overwritten = _overwritten(first, alone[0])
-                if overwritten:
-                    return self._overwrites(probe, overwritten)
+                what = overwritten(first, alone[0])
+                if what:
+                    return self._overwrites(probe, what)
                 both = [self._forward(probe, e) for e in (first, second)]
                 back = [self._forward(probe, e) for e in (first, second)]
             except UserCodeError:
@@ -98,10 +83,10 @@ class StateAcrossCalls(Check):
                         got = self._backward(probe, evaluator, outcomes[i])
                     except UserCodeError as error:
                         return self._mixed(probe, how, order, f"the backward of call {i + 1} raised", error.short, "as alone")
-                    gap = _gap(evaluator, got.gradients, alone[i].copies)
+                    gap = gap_of(evaluator, got.gradients, alone[i].copies)
                     if gap is not None:
                         mixed = self._mixed(probe, how, order, f"{gap[0]} of call {i + 1}", gap[1], gap[2])
-                        return replace(mixed, attachments={**mixed.attachments, **_picture(evaluator, gap[0], got.gradients, alone[i].copies)})
+                        return replace(mixed, attachments={**mixed.attachments, **gap_picture(evaluator, gap[0], got.gradients, alone[i].copies)})
         return None
 
     def _forward(self, probe: Probe, evaluator: Evaluator) -> Outcome:
@@ -109,16 +94,16 @@ class StateAcrossCalls(Check):
         self.alive.append(outcome)
         return outcome
 
-    def _backward(self, probe: Probe, evaluator: Evaluator, outcome: Outcome) -> _Call:
+    def _backward(self, probe: Probe, evaluator: Evaluator, outcome: Outcome) -> Call:
         outputs = [copy_tensor(y) for y in outcome.outputs]
         with observed_backward(*probe.baseline.functions) as calls:
             gradients = evaluator.vjp(outcome, fixed_cotangents(outcome))
         returned = [(g, copy_tensor(g)) for call in calls for g in call.gradients if isinstance(g, Tensor)]
-        call = _Call(outcome, outputs, gradients, [None if g is None else copy_tensor(g) for g in gradients], returned)
+        call = Call(outcome, outputs, gradients, [None if g is None else copy_tensor(g) for g in gradients], returned)
         self.alive.append(call)
         return call
 
-    def _call(self, probe: Probe, evaluator: Evaluator) -> _Call:
+    def _call(self, probe: Probe, evaluator: Evaluator) -> Call:
         return self._backward(probe, evaluator, self._forward(probe, evaluator))
 
     def _shared(self, probe: Probe) -> Finding | None:
@@ -150,7 +135,7 @@ class StateAcrossCalls(Check):
     def _dtypes(self, probe: Probe) -> Finding | None:
         if not all(leaf.template.is_floating_point() for leaf in probe.native.wanted):
             return None
-        alone: dict[torch.dtype, tuple[Evaluator, _Call]] = {}
+        alone: dict[torch.dtype, tuple[Evaluator, Call]] = {}
         for dtype in DTYPES:
             probe.pristine.restore()
             try:
@@ -171,7 +156,7 @@ class StateAcrossCalls(Check):
                     got = self._call(probe, evaluator)
                 except UserCodeError as error:
                     return self._after(probe, before, dtype, f"{error.stage} raises", error.short, "as alone")
-                gap = _output_gap(got, expected) or _gap(evaluator, got.gradients, expected.copies)
+                gap = output_gap(got, expected) or gap_of(evaluator, got.gradients, expected.copies)
                 if gap is not None:
                     return self._after(probe, before, dtype, *gap)
         return None
@@ -193,16 +178,16 @@ class StateAcrossCalls(Check):
                 got = self._call(probe, evaluator)
             except UserCodeError as error:
                 return self._after_mode(probe, name, f"{error.stage} raises", error.short, "as alone")
-            gap = _output_gap(got, expected) or _gap(evaluator, got.copies, expected.copies)
+            gap = output_gap(got, expected) or gap_of(evaluator, got.copies, expected.copies)
             if gap is not None and self._settled(probe, evaluator, expected):
                 return self._after_mode(probe, name, *gap)
         return None
 
-    def _settled(self, probe: Probe, evaluator: Evaluator, expected: _Call) -> bool:
+    def _settled(self, probe: Probe, evaluator: Evaluator, expected: Call) -> bool:
         """Whether a second call like the first gives what the first gives."""
         probe.pristine.restore()
         self._call(probe, evaluator)
-        return _gap(evaluator, self._call(probe, evaluator).copies, expected.copies) is None
+        return gap_of(evaluator, self._call(probe, evaluator).copies, expected.copies) is None
 
     def _updates(self, probe: Probe) -> Finding | None:
         """Find a buffer that forward updates and that backward updates in just the same way once more."""
@@ -236,15 +221,33 @@ class StateAcrossCalls(Check):
                 expected = self._call(probe, second)
                 probe.pristine.restore()
                 calls = self._call(probe, first), self._call(probe, first)
-                if _changed(first, calls[1], calls[0]) is not None:
+                if changed(first, calls[1], calls[0]) is not None:
                     return None
                 got = self._call(probe, second)
             except UserCodeError:
                 continue
-            gap = _changed(second, got, expected)
+            gap = changed(second, got, expected)
             if gap is not None:
                 return self._kept(probe, what, *gap)
         return None
+
+    def _objects(self, probe: Probe) -> Finding | None:
+        """Find a gradient made from what an earlier call left in an object among the arguments, though forward pays no heed to it."""
+        first = probe.native
+        names = objects_among(first)
+        second = with_other_tensors(first, names)
+        if not names or second is None:
+            return None
+        try:
+            expected = self._call(probe, second)
+            earlier = self._call(probe, first).outcome.arguments
+            got = self._backward(probe, second, second.forward(with_objects_of(second, earlier, names)))
+        except UserCodeError:
+            return None
+        if output_gap(got, expected) or gap_of_outputs(got, expected):
+            return None
+        gap = gap_of(second, got.copies, expected.copies)
+        return None if gap is None else self._left_behind(probe, " or ".join(names), *gap)
 
     def _overwrites(self, probe: Probe, what: str) -> Finding:
         which = "for" if what == RETURNED else "of"
@@ -306,6 +309,18 @@ class StateAcrossCalls(Check):
             path="",
         )
 
+    def _left_behind(self, probe: Probe, names: str, where: str, got: str, expected: str) -> Finding:
+        return self.finding(
+            probe,
+            f"{probe.backward_name} uses what an earlier call with other values left in {names}",
+            evidence=[
+                Evidence(f"a second call with the same {names} and other values, whose outputs are right: {where}", got, f"{expected}, as alone")
+            ],
+            cause=f"something computed from the tensors of one call is kept in {names}, and not computed anew for the next",
+            certain=True,
+            fix="keep what belongs to a call on its ctx",
+        )
+
     def _kept(self, probe: Probe, what: str, where: str, got: str, expected: str) -> Finding:
         return self.finding(
             probe,
@@ -328,64 +343,3 @@ class StateAcrossCalls(Check):
             fix=f"leave {path} alone in backward: pass a flag to the recomputation, or keep what forward computed",
             path="",
         )
-
-
-def _changed(evaluator: Evaluator, got: _Call, expected: _Call) -> tuple[str, str, str] | None:
-    gap = _output_gap(got, expected)
-    if gap is not None:
-        return gap
-    for path, a, b in zip(got.outcome.paths, got.outputs, expected.outputs, strict=False):
-        if differentiable(a) and not same(a, b) and (far := _far(a, b)) is not None:
-            return path, *far
-    return _gap(evaluator, got.copies, expected.copies)
-
-
-def _overwritten(evaluator: Evaluator, call: _Call) -> str:
-    for path, now, then in zip(call.outcome.paths, call.outcome.outputs, call.outputs, strict=True):
-        if not same(now.detach(), then):
-            return path
-    for leaf, now, then in zip(evaluator.wanted, call.gradients, call.copies, strict=True):
-        if not same(now, then):
-            return gradient_name(leaf.path)
-    return "" if all(same(now, then) for now, then in call.returned) else RETURNED
-
-
-def _gap(evaluator: Evaluator, got: list[Tensor | None], expected: list[Tensor | None]) -> tuple[str, str, str] | None:
-    for leaf, a, b in zip(evaluator.wanted, got, expected, strict=True):
-        if same(a, b):
-            continue
-        name = gradient_name(leaf.path)
-        if a is None or b is None:
-            return name, _kind(a), _kind(b)
-        if a.shape != b.shape or a.dtype != b.dtype:
-            return name, _kind(a), _kind(b)
-        if (far := _far(a, b)) is not None:
-            return name, *far
-    return None
-
-
-def _far(a: Tensor, b: Tensor) -> tuple[str, str] | None:
-    """The entries that differ most, where they differ by more than rounding."""
-    error = torch.nan_to_num((a - b).abs(), nan=torch.inf)
-    at = int(error.argmax()) if error.numel() else 0
-    if not error.numel() or float(error.flatten()[at]) <= tolerance.linear(a.dtype, float(torch.nan_to_num(b.abs()).max()), a.numel()):
-        return None
-    return f"{a.flatten()[at].item():.6g}", f"{b.flatten()[at].item():.6g}"
-
-
-def _picture(evaluator: Evaluator, name: str, got: list[Tensor | None], expected: list[Tensor | None]) -> dict[str, JSON]:
-    a, b = next((a, b) for leaf, a, b in zip(evaluator.wanted, got, expected, strict=True) if gradient_name(leaf.path) == name)
-    if a is None or b is None or a.shape != b.shape or a.dtype != b.dtype:
-        return {}
-    return picture(name, differences(a, b), tolerance.linear(a.dtype, float(torch.nan_to_num(b.abs()).max()), a.numel()))
-
-
-def _output_gap(got: _Call, expected: _Call) -> tuple[str, str, str] | None:
-    for path, a, b in zip(got.outcome.paths, got.outputs, expected.outputs, strict=False):
-        if a.dtype != b.dtype or a.shape != b.shape:
-            return path, _kind(a), _kind(b)
-    return None
-
-
-def _kind(t: Tensor | None) -> str:
-    return "None" if t is None else shown(t)
