@@ -76,3 +76,17 @@ def elements(evaluator: Evaluator) -> int:
         except UserCodeError:
             return 0
     return count.elements
+
+
+def predicted(costs: list[tuple[int, float, int]], size: int) -> tuple[float, float]:
+    """Seconds and output elements to expect at `size`, from the growth between the last two sizes that were tried."""
+    if not costs:
+        return 0.0, 0.0
+    last = costs[-1]
+    before = max((c for c in costs[:-1] if 0 < c[0] < last[0]), default=None)
+    if before is None or last[0] >= size:
+        return last[1], float(last[2])
+    ratio = math.log(last[0] / before[0])
+    growth = [min(4.0, max(least, math.log(max(last[k], 1e-9) / max(before[k], 1e-9)) / ratio)) for k, least in ((1, 0.0), (2, 0.0))]
+    factor = size / last[0]
+    return last[1] * factor ** growth[0], last[2] * factor ** growth[1]

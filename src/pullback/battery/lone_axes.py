@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import combinations
 
 from torch import Tensor
 
@@ -12,6 +13,9 @@ from .sizes import Resizer, Symbol, main_leaf, resizable_leaves
 from .tensors import differentiable
 
 _ASKS_FOR_ONE = re.compile(r"(\.shape\[[^\]]+\]|\.size\([^)]+\)|\blen\(\w+\)) *(==|!=|>) *1\b(?!\.)")
+
+FEWEST, MOST = 3, 6
+"""Of how many axes of one size pairs are tried."""
 
 
 def lone_symbols(evaluator: Evaluator) -> Iterator[Symbol]:
@@ -61,6 +65,40 @@ def shared_symbols(evaluator: Evaluator, text: str) -> Iterator[Symbol]:
         ]
         if size > 1 and others:
             yield Symbol(size, ((leaf.path, 0),), joint=False, stays=f"{others[0]}.shape[0] stays {size}")
+
+
+def tied_pairs(resizer: Resizer) -> Iterator[Symbol]:
+    """Yield pairs of axes of two tensors that forward takes only together, while others that are as long by chance stay as they are.
+
+    Two lists of indices, each with its rows; the inner axes of a product of square matrices.
+    """
+    evaluator = resizer.evaluator
+    axes: dict[int, list[tuple[str, int]]] = {}
+    for leaf in resizable_leaves(evaluator):
+        for dim, size in enumerate(leaf.template.shape):
+            axes.setdefault(size, []).append((leaf.path, dim))
+    for size, places in axes.items():
+        if size < 2 or not FEWEST <= len(places) <= MOST:
+            continue
+        stuck = [axis for axis in places if not _takes(resizer.resized(Symbol(size, (axis,), joint=False), 2 * size))]
+        for pair in combinations(stuck, 2):
+            symbol = Symbol(size, pair, joint=False, stays=_staying(places, pair, size))
+            if pair[0][0] != pair[1][0] and _takes(resizer.resized(symbol, 2 * size)):
+                yield symbol
+
+
+def _staying(places: list[tuple[str, int]], pair: tuple[tuple[str, int], ...], size: int) -> str:
+    path, dim = next(axis for axis in places if axis not in pair)
+    return f"{path}.shape[{dim}] stays {size}"
+
+
+def _takes(there: Evaluator | None) -> bool:
+    if there is None:
+        return False
+    try:
+        return bool(there.forward().outputs)
+    except UserCodeError:
+        return False
 
 
 def keeps_outputs(evaluator: Evaluator, there: Evaluator | None) -> bool:

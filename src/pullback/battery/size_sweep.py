@@ -15,9 +15,9 @@ from torch import Tensor
 from .code_text import own_text
 from .compare import largest_gap
 from .evaluate import Evaluator, UserCodeError
-from .growth import Growth
+from .growth import Growth, predicted
 from .locate import trusted_eager
-from .lone_axes import counts_as_input, keeps_outputs, lone_symbols, shared_symbols
+from .lone_axes import counts_as_input, keeps_outputs, lone_symbols, shared_symbols, tied_pairs
 from .probe import Probe
 from .refusals import refuses
 from .rounding import rounded_away, rounding_for
@@ -121,6 +121,7 @@ class Sweep:
                     yield self._explained(resizer, self._smallest(resizer, trial) if symbol.step == 1 else trial)
             if sizes is SMALL:
                 yield from self._lone(resizer, {symbol.size for symbol in failed})
+                yield from self._tied(resizer) if not failed else ()
         for symbol in active:
             size = _many(self.probe.exact, symbol)
             if size is None or not symbol.batch or symbol in failed:
@@ -150,6 +151,15 @@ class Sweep:
                 trial = self._timed(resizer, symbol, 1)
                 if trial is not None and trial.verdict == "wrong":
                     yield trial
+                    return
+
+    def _tied(self, resizer: Resizer) -> Iterator[Trial]:
+        """Yield the first wrong gradient or error once two axes change that belong together, and others that are as long do not."""
+        for symbol in tied_pairs(resizer) if self.left > self.seconds / 2 else ():
+            for size in (2 * symbol.size, *LONE):
+                trial = self._timed(resizer, symbol, size) if size != symbol.size else None
+                if trial is not None and trial.verdict in ("wrong", "crash"):
+                    yield self._explained(resizer, trial)
                     return
 
     def _explained(self, resizer: Resizer, trial: Trial) -> Trial:
@@ -225,17 +235,17 @@ class Sweep:
         to sizes half-way, as long as these fit.
         """
         costs = self._costs.setdefault(symbol, [])
-        if self.left < 0 or _predicted(costs, size)[1] > OUTPUT_ELEMENTS or not self._bearable(symbol, size):
+        if self.left < 0 or predicted(costs, size)[1] > OUTPUT_ELEMENTS or not self._bearable(symbol, size):
             return False
         for step in range(1 + STEPS):
-            if _predicted(costs, size)[0] <= self.left:
+            if predicted(costs, size)[0] <= self.left:
                 return True
             reached = costs[-1][0]
             rung = math.isqrt(reached * size) if step else reached
             known = step > 0 and not reached < rung < size
-            if known or _predicted(costs, rung)[0] > self.left or self._tried(resizer, symbol, rung) is None:
+            if known or predicted(costs, rung)[0] > self.left or self._tried(resizer, symbol, rung) is None:
                 return False
-        return _predicted(costs, size)[0] <= self.left
+        return predicted(costs, size)[0] <= self.left
 
     def _bearable(self, symbol: Symbol, size: int) -> bool:
         def passes(rung: int) -> list[Evaluator]:
@@ -373,20 +383,6 @@ def _as_small_together(evaluator: Evaluator | None, symbol: Symbol, size: int) -
 def _multiple(symbol: Symbol, size: int) -> int:
     """A size as it is, or about as large a multiple of what the symbol's values must be multiples of."""
     return size if symbol.step == 1 else symbol.step * (size if size < LARGE else -(-size // symbol.step))
-
-
-def _predicted(costs: list[tuple[int, float, int]], size: int) -> tuple[float, float]:
-    """Seconds and output elements to expect at `size`, from the growth between the last two sizes that were tried."""
-    if not costs:
-        return 0.0, 0.0
-    last = costs[-1]
-    before = max((c for c in costs[:-1] if 0 < c[0] < last[0]), default=None)
-    if before is None or last[0] >= size:
-        return last[1], float(last[2])
-    ratio = math.log(last[0] / before[0])
-    growth = [min(4.0, max(least, math.log(max(last[k], 1e-9) / max(before[k], 1e-9)) / ratio)) for k, least in ((1, 0.0), (2, 0.0))]
-    factor = size / last[0]
-    return last[1] * factor ** growth[0], last[2] * factor ** growth[1]
 
 
 def _many(evaluator: Evaluator, symbol: Symbol) -> int | None:

@@ -426,3 +426,45 @@ class KeepsTheWeight(torch.autograd.Function):
 kills.append(pb.case(KeepsScores, Lattice(), x(5)))
 spares.append(pb.case(KeepsNoScores, Lattice(), x(5)))
 spares.append(pb.case(KeepsTheWeight, x(3, 4), x(2, 4), {}))
+
+
+class TurnsByTable(torch.autograd.Function):
+    """Angles that fall off with the base; backward takes them from a table that is kept for each width, whatever the base was."""
+
+    tables: dict[object, torch.Tensor] = {}
+
+    @staticmethod
+    def angles(x, base):
+        steps = torch.arange(x.shape[-1], dtype=x.dtype, device=x.device)
+        return base ** (-steps / x.shape[-1])
+
+    @classmethod
+    def kept(cls, x, base):
+        key = x.shape[-1], x.dtype, x.device
+        if key not in cls.tables:
+            cls.tables[key] = cls.angles(x, base)
+        return cls.tables[key]
+
+    @classmethod
+    def forward(cls, ctx, x, base):
+        ctx.base = base
+        return x * cls.angles(x, base)
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        return dy * cls.kept(dy, ctx.base), None
+
+
+class TurnsByTableOfBase(TurnsByTable):
+    tables: dict[object, torch.Tensor] = {}
+
+    @classmethod
+    def kept(cls, x, base):
+        key = x.shape[-1], x.dtype, x.device, base
+        if key not in cls.tables:
+            cls.tables[key] = cls.angles(x, base)
+        return cls.tables[key]
+
+
+kills.append(pb.case(TurnsByTable, x(3, 4), 100.0))
+spares.append(pb.case(TurnsByTableOfBase, x(3, 4), 100.0))

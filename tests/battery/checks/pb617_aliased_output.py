@@ -196,3 +196,28 @@ hands_on.register_autograd(grad_of_scaled, setup_context=keep_p)
 copies.register_autograd(grad_of_scaled, setup_context=keep_p)
 kills.append(pb.case(hands_on, x(3, 4), 0.3))
 spares.append(pb.case(copies, x(3, 4), 0.3))
+
+
+class Fills(torch.autograd.Function):
+    """The product lands in a buffer of the caller, which is returned."""
+
+    @staticmethod
+    def forward(ctx, a, b, out):
+        ctx.save_for_backward(a, b)
+        return torch.mul(a, b, out=out)
+
+    @staticmethod
+    def backward(ctx, dy):
+        a, b = ctx.saved_tensors
+        return dy * b, dy * a, None
+
+
+class FillsMarked(Fills):
+    @staticmethod
+    def forward(ctx, a, b, out):
+        ctx.mark_dirty(out)
+        return Fills.forward(ctx, a, b, out)
+
+
+kills.append(pb.case(Fills, x(3, 4), x(3, 4), torch.zeros(3, 4, dtype=torch.float64)))
+spares.append(pb.case(FillsMarked, x(3, 4), x(3, 4), torch.zeros(3, 4, dtype=torch.float64)))

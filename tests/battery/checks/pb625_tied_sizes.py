@@ -276,3 +276,54 @@ class MixesByWeights(torch.autograd.Function):
 
 
 spares.append(pb.case(MixesByWeights, x(4, 3), torch.tensor([0.2, 0.3, 0.5], dtype=torch.float64)))
+
+
+class SumsTwoLists(torch.autograd.Function):
+    """Rows of two lists, each with the place that it goes to; the lists are as long as each other in the sample."""
+
+    @staticmethod
+    def forward(ctx, a, b, at_a, at_b):
+        ctx.save_for_backward(at_a, at_b)
+        return a.new_zeros(8, a.shape[1]).index_add(0, at_a, a).index_add(0, at_b, b)
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        at_a, at_b = ctx.saved_tensors
+        return dy[at_a], cls.of_second(dy[at_b], len(at_a)), None, None
+
+    @staticmethod
+    def of_second(rows, length):
+        return rows[:length]
+
+
+class SumsTwoListsOfAnyLength(SumsTwoLists):
+    @staticmethod
+    def of_second(rows, length):
+        return rows
+
+
+class SquareProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x @ w
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy @ w.t(), x.t() @ dy
+
+
+class SummedAlongInner(SquareProduct):
+    """The gradient of w is cut to as many rows as there are columns of the output."""
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy @ w.t(), torch.nn.functional.pad((x.t() @ dy)[: dy.shape[1]], (0, 0, 0, max(0, w.shape[0] - dy.shape[1])))
+
+
+kills.append(pb.case(SumsTwoLists, x(4, 2), x(4, 2), torch.tensor([0, 1, 2, 3]), torch.tensor([2, 3, 4, 7])))
+kills.append(pb.case(SummedAlongInner, x(4, 4), x(4, 4)))
+spares.append(pb.case(SumsTwoListsOfAnyLength, x(4, 2), x(4, 2), torch.tensor([0, 1, 2, 3]), torch.tensor([2, 3, 4, 7])))
+spares.append(pb.case(SquareProduct, x(4, 4), x(4, 4)))

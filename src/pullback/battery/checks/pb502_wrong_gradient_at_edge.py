@@ -268,6 +268,8 @@ def _special(probe: Probe) -> Iterator[Place]:
 def _set_otherwise(probe: Probe) -> Iterator[Place]:
     """The call with other axes and other numbers."""
     exact = probe.exact
+    if any(f.code == "PB614" and f.severity != "note" for f in probe.findings):
+        return  # What the sample's call left behind would show here as a fault of the number.
     for variant in other_positions(probe):
         yield Place(variant.name, _lean(exact, variant.evaluator))
     for variant in other_numbers(probe):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, islice
 
 import torch
 from torch import Tensor
@@ -17,7 +19,10 @@ from ..other_calls import fixed_cotangents, held_tensors, objects_among, other_e
 from ..probe import Probe
 from ..state import pristine
 from ..tensors import copy_tensor, differentiable, same
+from ..variants import other_numbers
 
+NUMBERS, BUDGET = 8, 0.5
+"""How many other values of numbers among the arguments are tried in a call after the sample's, and for how many seconds."""
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 
 
@@ -32,8 +37,8 @@ class StateAcrossCalls(Check):
         Two calls with different inputs, sizes where forward takes them, run before their two backwards, in both orders: gradients must be those of
         the calls alone, and what was returned must not change later. Each dtype runs first from the state in which the op was found, then after
         another dtype, and after a call under ``torch.inference_mode()``, ``torch.no_grad()`` or autocast. Buffers that forward updates must not be
-        updated once more by backward. A call must give what it gives alone after another one with other indices or constants, as long as the same
-        call twice gives the same; where objects among the arguments are kept from call to call, gradients must be right whenever outputs are.
+        updated once more by backward. A call must give what it gives alone after another one with other indices, constants or numbers, as long as the
+        same call twice gives the same; where objects among the arguments are kept from call to call, gradients must be right whenever outputs are.
         Tensors are kept alive throughout, so that caches by address stay right.
 
     Example:
@@ -215,7 +220,11 @@ class StateAcrossCalls(Check):
     def _stale(self, probe: Probe) -> Finding | None:
         """Find a call that gets what was kept of an earlier one with other contents, though the same call twice gives the same."""
         first = probe.native
-        for second, what in other_entries(first):
+        numbers = ((first.variant({v.path: v.value}), v.path) for v in islice(other_numbers(probe), NUMBERS))
+        end = time.thread_time() + probe.seconds(BUDGET)
+        for second, what in chain(other_entries(first), numbers):
+            if time.thread_time() > end:
+                return None
             probe.pristine.restore()
             try:
                 expected = self._call(probe, second)

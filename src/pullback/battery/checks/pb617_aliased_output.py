@@ -17,6 +17,7 @@ from ..base import Check
 from ..evaluate import Evaluator, UserCodeError
 from ..probe import Probe
 from ..tensors import differentiable
+from ..writes import writes
 
 _COLLECTIVES = frozenset(
     [
@@ -74,7 +75,7 @@ class AliasedOutput(Check):
         alias is meant: a note.
 
     Limits:
-        A collective that returns its input in a world of one is a note, and so is an argument that needs no gradient.
+        A collective that returns its input in a world of one is a note, and so is an argument that needs no gradient, unless forward has filled it.
     """
 
     code = "PB617"
@@ -111,7 +112,8 @@ class AliasedOutput(Check):
         )
 
     def _aliased(self, probe: Probe, function: type[Function], alias: Alias, when: str) -> Finding:
-        meant = alias.kind == "same" or not alias.needs_grad or _collective(function)
+        filled = alias.kind == "itself" and any(write.path == alias.argument for write in writes(probe).in_forward)
+        meant = alias.kind == "same" or not (alias.needs_grad or filled) or _collective(function)
         severity: Severity = "note" if meant else "warning"
         what = {
             "itself": f"{alias.argument} itself",
