@@ -177,7 +177,8 @@ def refill(template: Tensor, shape: Sequence[int], old: int, new: int, generator
     drawn = flat[torch.randint(flat.numel(), (count,), generator=generator).to(flat.device)]
     if differentiable(template):
         drawn = _jittered(drawn, flat, generator)
-    elif template.dtype is not torch.bool:
+    elif template.dtype is not torch.bool and not (template.dim() > 1 and int(flat.min()) >= 0 and int(flat.max()) <= 1):
+        # Zeros and ones in rows are a mask, also where two of something are counted.
         drawn = _indices(drawn, flat, old, new, generator)
     if template.dim() == 1 and flat.numel() > 2 and not template.is_complex() and template.dtype is not torch.bool and bool((flat.diff() > 0).all()):
         drawn = drawn.sort().values

@@ -327,3 +327,20 @@ kills.append(pb.case(SumsTwoLists, x(4, 2), x(4, 2), torch.tensor([0, 1, 2, 3]),
 kills.append(pb.case(SummedAlongInner, x(4, 4), x(4, 4)))
 spares.append(pb.case(SumsTwoListsOfAnyLength, x(4, 2), x(4, 2), torch.tensor([0, 1, 2, 3]), torch.tensor([2, 3, 4, 7])))
 spares.append(pb.case(SquareProduct, x(4, 4), x(4, 4)))
+
+
+class SignsByMask(torch.autograd.Function):
+    """A mask of zeros and ones for two rows: with three rows it is one still."""
+
+    @staticmethod
+    def forward(ctx, x, keep):
+        ctx.save_for_backward(keep)
+        return torch.where(keep.bool(), x, -x)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (keep,) = ctx.saved_tensors
+        return dy * (2 * keep.to(dy.dtype) - 1), None
+
+
+spares.append(pb.case(SignsByMask, x(2, 4), torch.tensor([[1, 0, 0, 1], [0, 1, 1, 0]])))
