@@ -90,8 +90,10 @@ def symbols(evaluator: Evaluator) -> list[Symbol]:
     for size, axes in found.items():
         is_batch = size == batch and main is not None
         if size == 1 and is_batch and main is not None:
-            # One number of shape [1] that is differentiated is a parameter, no entry of the batch.
-            axes = [(leaf.path, 0) for leaf in leaves if leaf.template.shape[0] == 1 and not (leaf.wanted and leaf.template.dim() == 1)]
+            # One number of shape [1] with a fraction is a parameter, no entry of the batch.
+            axes = [
+                (leaf.path, 0) for leaf in leaves if leaf.template.shape[0] == 1 and (leaf.template.dim() > 1 or not differentiable(leaf.template))
+            ]
             axes = axes if (main.path, 0) in axes else [(main.path, 0)]
         elif size == 1:
             continue
