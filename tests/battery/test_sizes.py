@@ -5,7 +5,8 @@ import torch
 
 import pullback as pb
 from pullback.battery.probe import Probe
-from pullback.battery.size_sweep import Sweep, Trial
+from pullback.battery.size_sweep import Sweep
+from pullback.battery.size_trials import Trial
 from pullback.battery.sizes import MAX_ELEMENTS, Resizer, refill, symbols
 from pullback.capture.case import case
 
@@ -64,6 +65,9 @@ def test_resizing_changes_all_of_them():
 
 def test_one_is_a_size_only_for_a_batch():
     assert [s.axes for s in symbols(evaluator(x(1, 3), torch.randn(1)))] == [(("args[0]", 0),), (("args[0]", 1),)]
+    with_lengths = symbols(evaluator(x(1, 3), torch.tensor([3])))[0]
+    assert with_lengths.axes == (("args[0]", 0), ("args[1]", 0))
+    assert with_lengths.of_rank({"args[0]": 2, "args[1]": 1}).axes == (("args[0]", 0),)
 
 
 def test_tied_axes_do_not_explode():

@@ -66,6 +66,16 @@ def next_counts(probe: Probe) -> Iterator[Variant]:
                 yield Variant(slot.name, f"{slot.name}={other}", probe.exact.extended([*before, other]), passed=False)
 
 
+def defaults_set(probe: Probe) -> Iterator[Variant]:
+    """Yield the call with another whole number for each parameter that is left at one by default, where the rest of the call is as it is."""
+    if probe.exact.kwargs:
+        return
+    for slot, before in left_out(probe):
+        if type(slot.default) is int:
+            for n in (slot.default + 1, slot.default - 1):
+                yield Variant(slot.name, f"{slot.name}={n}", probe.exact.extended([*before, n]), passed=False)
+
+
 def given_tensors(probe: Probe, names: Container[str]) -> Iterator[Variant]:
     """Yield the call with a tensor for each argument of these names that is None in the sample."""
     evidence = evidence_of(probe)

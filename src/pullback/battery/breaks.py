@@ -8,7 +8,7 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from . import numeric
+from . import numeric, tolerance
 from .evaluate import Evaluator, UserCodeError
 from .value import InputVerdict, ValueTest
 
@@ -24,6 +24,8 @@ SLIGHT, FROM_THE_START = 1e-4, 0.02
 """Rounding takes over where the first wrong gradient is off by less than the first, and that is beyond the second part of the way."""
 STEPS = 16
 HALVINGS = 40
+ROUNDINGS = 64
+"""How many units of rounding outputs may change by without that being a change."""
 LASTS = 0.25
 """What is left of a change when its stretch has been halved again and again: all of it at a jump, more at a pole, nothing where forward is smooth."""
 
@@ -65,7 +67,8 @@ def breaks_on_the_way(base: Evaluator, there: Evaluator, name: str, path: str, s
         singular = _plainest(*sorted(start + part * (end - start) for part in (near, far)))
         if _stands_apart(there, name, singular):
             return True
-        part = _break(lambda part: numeric.flat(at(part).values()), near, far)
+        rounding = max(tolerance.eps(v.dtype) for v in there.values())
+        part = _break(lambda part: numeric.flat(at(part).values()), near, far, rounding)
         return part is not None and not _is_entry(there, start + part * (end - start))
     except UserCodeError:
         return isinstance(start, float) or _takes(at(SLIGHTLY))
@@ -110,8 +113,11 @@ def _is_entry(call: Evaluator, number: float) -> bool:
     return bool(((entries - number).abs() <= BESIDE * max(1.0, abs(number))).any())
 
 
-def _break(outputs_at: Callable[[float], Tensor], low: float, high: float) -> float | None:
-    """Return where between two points outputs jump, grow beyond all bounds or are no numbers; None where they do not."""
+def _break(outputs_at: Callable[[float], Tensor], low: float, high: float, rounding: float) -> float | None:
+    """Return where between two points outputs jump, grow beyond all bounds or are no numbers; None where they do not.
+
+    Outputs that change by no more than rounding do not depend on the number, as where an iteration has converged.
+    """
     points = [low + (high - low) * k / STEPS for k in range(STEPS)] + [high]
     values = [outputs_at(point) for point in points]
     broken = [point for point, v in zip(points, values, strict=True) if v.shape != values[0].shape or not bool(torch.isfinite(v).all())]
@@ -131,4 +137,5 @@ def _break(outputs_at: Callable[[float], Tensor], low: float, high: float) -> fl
             right, last = middle, between
         else:
             left, first = middle, between
-    return middle if before > 0 and float((last - first).abs()) > LASTS * before else None
+    least = ROUNDINGS * rounding * max(float(v.abs().max()) for v in values)
+    return middle if before > least and float((last - first).abs()) > LASTS * before else None

@@ -169,6 +169,10 @@ def _of_indices(leaf: Leaf, evaluator: Evaluator, ignored: dict[str, int]) -> It
         emptied[0] += emptied[-1]
         emptied[-1] = 0
         yield Content(leaf.path, "the last count 0", emptied)
+    if t.dim() and int(flat.max()) > 1 and any(leaf.template.shape == t.shape for leaf in evaluator.wanted):
+        # Below minus the largest size, so that forward refuses them where they point at entries.
+        below = -1 - max(sizes)
+        yield Content(leaf.path, f"every second entry below {below + 1}", _with(t, slice(0, None, 2), below - flat[::2]), doubtful=True)
     for classes in _classes(t, evaluator):
         yield Content(leaf.path, f"some entries {classes}, one past the last class", _with(t, slice(0, None, 3), classes), doubtful=True)
     rows = flat.reshape(1, -1) if t.dim() == 1 else t.reshape(-1, t.shape[-1])
@@ -185,7 +189,7 @@ def _classes(labels: Tensor, evaluator: Evaluator) -> set[int]:
     return {n for n in rows if int(labels.max()) < n}
 
 
-def _with(t: Tensor, where: slice, number: int) -> Tensor:
+def _with(t: Tensor, where: slice, number: int | Tensor) -> Tensor:
     flat = t.detach().clone(memory_format=torch.contiguous_format).reshape(-1)
     flat[where] = number
     return flat.reshape(t.shape)

@@ -14,6 +14,7 @@ from .compare import Gap, by_rounding, gap_between, gradient_scales, largest_gap
 from .evaluate import Evaluator, Leaf, Outcome, UserCodeError
 from .locate import trusted_eager
 from .probe import Probe
+from .refusals import inside_torch
 from .tensors import copy_tensor, differentiable
 
 Verdict = Literal["same", "refused", "raises", "wrong-output", "wrong-gradient", "torch-too", "unknown"]
@@ -58,7 +59,7 @@ def _run(probe: Probe) -> Iterator[Trial]:
 
 def _tells(given: Tensor, laid_out: Tensor) -> bool:
     """Whether a layout is another one. One number expanded to all elements is left out: torch's own median and batch_norm read past it (2.13)."""
-    return laid_out.stride() != given.stride() and any(laid_out.stride())
+    return (laid_out.stride() != given.stride() or laid_out.storage_offset() != 0) and any(laid_out.stride())
 
 
 def _try(probe: Probe, leaf: Leaf, layout: layouts.Layout) -> Trial:
@@ -94,7 +95,7 @@ def _try(probe: Probe, leaf: Leaf, layout: layouts.Layout) -> Trial:
     except UserCodeError as error:
         if "written-to tensor refers to a single memory location" in str(error.error):
             return Trial(path, shown, "refused", error)
-        return Trial(path, shown, "raises", error)
+        return Trial(path, shown, "unknown" if inside_torch(error) else "raises", error)
     gap = largest_gap([w.path for w in evaluator.wanted], got, expected, gradient_scales(probe))
     if gap is None or probe.repeats.backward_draws or by_rounding(probe, gap, cotangents, values=changed):
         return Trial(path, shown, "same")

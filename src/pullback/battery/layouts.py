@@ -58,6 +58,13 @@ def offset(t: Tensor) -> Tensor:
     return wide[..., 1 : 1 + t.shape[-1]].copy_(t)
 
 
+def behind(t: Tensor) -> Tensor:
+    """Return `t` as the last rows of a taller block: contiguous, but not from the start of its memory, as the parts of a chunked gradient are."""
+    if t.dim() == 0:
+        return offset(t)
+    return _filled((t.shape[0] + 1, *t.shape[1:]), t)[1:].copy_(t)
+
+
 def expanded(t: Tensor) -> Tensor:
     """Return a zero-stride expansion of the first entry: what the gradient of `sum()` gives."""
     return t.reshape(-1)[:1].clone().reshape([1] * t.dim()).expand(t.shape) if t.numel() else t.clone()
@@ -93,6 +100,7 @@ LAYOUTS = (
     Layout("expanded", expanded, lambda t: expanded(t).contiguous()),
     Layout("transposed", transposed),
     Layout("with an offset and unpacked rows,", offset),
+    Layout("contiguous, with an offset,", behind),
     Layout("sliced", sliced),
     Layout("with expanded rows,", expanded_rows, lambda t: expanded_rows(t).contiguous()),
     Layout("channels-last", channels_last),
@@ -112,7 +120,7 @@ def _differs(layout: Layout, y: Tensor) -> bool:
     laid_out = layout.apply(layout.values(y))
     if laid_out.is_conj() != y.is_conj() or laid_out.is_neg() != y.is_neg():
         return True
-    return laid_out.stride() != y.stride() or layout.apply is offset
+    return laid_out.stride() != y.stride() or laid_out.storage_offset() != 0
 
 
 def refuses_format(error: UserCodeError) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator
+from itertools import combinations
 
 from torch import Tensor
 
@@ -10,13 +11,16 @@ from .evaluate import Evaluator, UserCodeError
 from .sizes import Resizer, Symbol, main_leaf, resizable_leaves
 from .tensors import differentiable
 
+FEWEST, MOST = 3, 6
+"""Of how many axes of one size pairs are tried."""
+
 
 def lone_symbols(evaluator: Evaluator) -> Iterator[Symbol]:
     """Yield the changes that make square inputs rectangular, and those that give axes of size 1 more entries.
 
     Every tensor that has two such axes is changed in its last one, or else in its first one; once as it is, and once with the single axes of that
-    size in other tensors changed along. An axis of size 1 counts where it has that size in all tensors of the largest
-    rank; they grow together, and then the largest alone, for the others to be broadcast.
+    size in other tensors changed along. Axes of size 1 grow together where all tensors of the largest rank have them there,
+    and then in the largest alone, for the others to be broadcast; it is alone as well where only it has them.
     """
     leaves = resizable_leaves(evaluator)
     main = main_leaf(leaves)
@@ -39,6 +43,8 @@ def lone_symbols(evaluator: Evaluator) -> Iterator[Symbol]:
             yield Symbol(1, tuple((path, dim) for path in paths), joint=False, stays="not 1, as in the sample")
             if len(paths) > 1:
                 yield Symbol(1, ((main.path, dim),), joint=False, stays=f"{paths[1]}.shape[{dim}] stays 1")
+        elif main.template.shape[dim] == 1:
+            yield Symbol(1, ((main.path, dim),), joint=False, stays="not 1, as in the sample")
 
 
 def single_axes(evaluator: Evaluator) -> Iterator[Symbol]:
@@ -86,6 +92,40 @@ def shared_symbols(evaluator: Evaluator, single: Collection[str]) -> Iterator[Sy
         if same:
             path, dim = same[0]
             yield Symbol(size, ((leaf.path, 0),), joint=False, stays=f"{path}.shape[{dim}] stays {size}", asked=asked)
+
+
+def tied_pairs(resizer: Resizer) -> Iterator[Symbol]:
+    """Yield pairs of axes of two tensors that forward takes only together, while others that are as long by chance stay as they are.
+
+    Two lists of indices, each with its rows; the inner axes of a product of square matrices.
+    """
+    evaluator = resizer.evaluator
+    axes: dict[int, list[tuple[str, int]]] = {}
+    for leaf in resizable_leaves(evaluator):
+        for dim, size in enumerate(leaf.template.shape):
+            axes.setdefault(size, []).append((leaf.path, dim))
+    for size, places in axes.items():
+        if size < 2 or not FEWEST <= len(places) <= MOST:
+            continue
+        stuck = [axis for axis in places if not _takes(resizer.resized(Symbol(size, (axis,), joint=False), 2 * size))]
+        for pair in combinations(stuck, 2):
+            symbol = Symbol(size, pair, joint=False, stays=_staying(places, pair, size))
+            if pair[0][0] != pair[1][0] and _takes(resizer.resized(symbol, 2 * size)):
+                yield symbol
+
+
+def _staying(places: list[tuple[str, int]], pair: tuple[tuple[str, int], ...], size: int) -> str:
+    path, dim = next(axis for axis in places if axis not in pair)
+    return f"{path}.shape[{dim}] stays {size}"
+
+
+def _takes(there: Evaluator | None) -> bool:
+    if there is None:
+        return False
+    try:
+        return bool(there.forward().outputs)
+    except UserCodeError:
+        return False
 
 
 def keeps_outputs(evaluator: Evaluator, there: Evaluator | None) -> bool:

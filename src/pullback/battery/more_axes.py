@@ -113,6 +113,10 @@ def _changes(evaluator: Evaluator, code: RankQuestions) -> Iterator[tuple[tuple[
             for dim in range(leaf.template.dim() - 1):
                 yield (leaf.path,), lambda t, dim=dim: t.select(dim, 0).clone()
     yield from _as_large_as_others(leaves, code)
+    paired = {path for pair in code.between for path in pair}
+    for leaf in leaves:
+        if leaf.wanted and leaf.path in paired:
+            yield (leaf.path,), _at_end
 
 
 def _as_large_as_others(leaves: list[Leaf], code: RankQuestions) -> Iterator[tuple[tuple[str, ...], Callable[[Tensor], Tensor]]]:

@@ -1,4 +1,4 @@
-"""What one forward and backward gave, and where two such calls, or what a call returned before and after others, differ."""
+"""What a call gave, and where another call gave something else."""
 
 from __future__ import annotations
 
@@ -30,16 +30,20 @@ class Call:
 
 
 def changed_in(evaluator: Evaluator, got: Call, expected: Call) -> tuple[str, str, str] | None:
-    gap = output_gap(got, expected)
-    if gap is not None:
-        return gap
+    """Where outputs or gradients of two calls differ by more than rounding: what, the entry there, and what it was."""
+    return output_gap(got, expected) or value_gap(got, expected) or gradient_gap(evaluator, got.copies, expected.copies)
+
+
+def value_gap(got: Call, expected: Call) -> tuple[str, str, str] | None:
+    """Where outputs of the same shapes differ by more than rounding."""
     for path, a, b in zip(got.outcome.paths, got.outputs, expected.outputs, strict=False):
         if differentiable(a) and not same(a, b) and (far := _far(a, b)) is not None:
             return path, *far
-    return gradient_gap(evaluator, got.copies, expected.copies)
+    return None
 
 
 def overwritten_of(evaluator: Evaluator, call: Call) -> str:
+    """What has changed since the call of what it returned; empty where nothing has."""
     for path, now, then in zip(call.outcome.paths, call.outcome.outputs, call.outputs, strict=True):
         if not same(now.detach(), then):
             return path
@@ -50,6 +54,7 @@ def overwritten_of(evaluator: Evaluator, call: Call) -> str:
 
 
 def gradient_gap(evaluator: Evaluator, got: list[Tensor | None], expected: list[Tensor | None]) -> tuple[str, str, str] | None:
+    """Where gradients differ by more than rounding, in shape or in dtype."""
     for leaf, a, b in zip(evaluator.wanted, got, expected, strict=True):
         if same(a, b):
             continue
@@ -73,6 +78,7 @@ def _far(a: Tensor, b: Tensor) -> tuple[str, str] | None:
 
 
 def picture_of(evaluator: Evaluator, name: str, got: list[Tensor | None], expected: list[Tensor | None]) -> dict[str, JSON]:
+    """The attachment that shows where one gradient differs."""
     a, b = next((a, b) for leaf, a, b in zip(evaluator.wanted, got, expected, strict=True) if gradient_name(leaf.path) == name)
     if a is None or b is None or a.shape != b.shape or a.dtype != b.dtype:
         return {}
@@ -80,6 +86,7 @@ def picture_of(evaluator: Evaluator, name: str, got: list[Tensor | None], expect
 
 
 def output_gap(got: Call, expected: Call) -> tuple[str, str, str] | None:
+    """Where outputs differ in shape or in dtype."""
     for path, a, b in zip(got.outcome.paths, got.outputs, expected.outputs, strict=False):
         if a.dtype != b.dtype or a.shape != b.shape:
             return path, _kind(a), _kind(b)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager
 from functools import partial
 
@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..capture.saved import reachable
 from .evaluate import Arguments, Evaluator, Outcome
-from .tensors import copy_tensor, differentiable, same
+from .tensors import IMMUTABLE, copy_tensor, differentiable, same
 
 FROZEN = 3
 """How many inputs are in turn the only one that requires grad."""
@@ -72,6 +72,35 @@ def other_entries(first: Evaluator) -> Iterator[tuple[Evaluator, str]]:
         moved = _other(t) if differentiable(t) else copy_tensor(t.roll(1, max(range(t.dim()), key=t.size)), like=t)
         if t.dtype is not torch.bool and not same(moved, t) and (differentiable(t) or not _offsets(t)):
             yield first.variant({leaf.path: moved}), leaf.path
+
+
+def objects_among(evaluator: Evaluator) -> list[str]:
+    """The names of arguments that a caller may hand to call after call and that can hold what a call left there: objects, dicts, lists."""
+    wanted = [leaf.path for leaf in evaluator.wanted]
+    return [
+        name
+        for name, value in evaluator.named
+        if not isinstance(value, (Tensor, torch.Generator, *IMMUTABLE)) and not callable(value) and not any(_within(path, name) for path in wanted)
+    ]
+
+
+def _within(path: str, name: str) -> bool:
+    return path == name or path.startswith((f"{name}.", f"{name}["))
+
+
+def with_other_tensors(first: Evaluator, kept: Sequence[str]) -> Evaluator | None:
+    """The same call with other values of what is differentiated outside of some arguments; None where that is nothing."""
+    moved = {leaf.path: _other(leaf.template) for leaf in first.wanted if not any(_within(leaf.path, name) for name in kept)}
+    return first.variant(moved) if moved else None
+
+
+def with_objects_of(evaluator: Evaluator, earlier: Arguments, names: Sequence[str]) -> Arguments:
+    """Fresh arguments, but for those of some names: they are the very ones of an earlier call."""
+    fresh = evaluator.arguments()
+    order = [name for name, _ in evaluator.named][: len(fresh.args)]
+    fresh.args = tuple(earlier.args[i] if name in names else value for i, (name, value) in enumerate(zip(order, fresh.args, strict=True)))
+    fresh.kwargs |= {name: earlier.kwargs[name] for name in names if name in earlier.kwargs}
+    return fresh
 
 
 def _offsets(t: Tensor) -> bool:

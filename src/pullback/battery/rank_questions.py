@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 from ..capture.calls import Function, backward_of
 from ..capture.source import called_by, syntax_of
@@ -25,7 +26,7 @@ class RankQuestions:
         folded: Names of which forward folds the last axes, or along whose second of any number of axes it lays a vector: only then is one more axis
             at the end meant, since indexing takes any number of them.
         compared: A name, a sign and the number that its rank is compared with.
-        between: Pairs of names whose ranks are compared with each other.
+        between: Pairs of names whose ranks are compared with each other, or of which the larger or smaller is taken.
         from_the_end: Whether forward counts axes from the end, so that any number of them may come first.
         single: Names of which the code asks whether an axis, or the whole tensor, has one entry.
     """
@@ -69,6 +70,9 @@ def _note(found: RankQuestions, node: ast.AST) -> None:
         found.asked.add(name)
     if isinstance(node, ast.Compare):
         _note_comparison(found, node)
+    elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("max", "min"):
+        ranks = [_rank_of(argument) for argument in node.args]
+        found.between.extend(pair for pair in pairwise(ranks) if all(pair))
     elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
         _note_method(found, node.func, node.args)
     elif isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Slice):

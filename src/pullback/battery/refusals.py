@@ -35,6 +35,11 @@ def refuses(error: UserCodeError) -> bool:
     return bool(_DELIBERATE.match(linecache.getline(frames[-1].filename, frames[-1].lineno or 0)))
 
 
+def inside_torch(error: UserCodeError) -> bool:
+    """Return whether an assertion of torch's own failed, which says so: no argument may make that happen."""
+    return "INTERNAL ASSERT FAILED" in str(error.error)
+
+
 def torch_at_fault(error: UserCodeError, usual: Evaluator, empty: Evaluator, size: int) -> str | None:
     """Return the operator of torch that made backward raise at a size, or None where the checked code did.
 

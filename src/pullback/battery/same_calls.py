@@ -41,7 +41,7 @@ class SameCall:
 
 def same_calls(probe: Probe) -> Iterator[SameCall]:
     """Yield the calls that say the same as the sample's, as far as forward agrees."""
-    for call in (*_other_ends(probe), *_other_bits(probe), *_other_ranks(probe)):
+    for call in (*_other_ends(probe), *_other_bits(probe), *_masks_of_bytes(probe), *_other_ranks(probe)):
         if _same(probe.exact, call.evaluator):
             yield call
 
@@ -77,6 +77,24 @@ def _other_bits(probe: Probe) -> Iterator[SameCall]:
                 exact.variant({leaf.path: leaf.template.to(other)}),
                 f"forward indexes with {names[0]}, and an operator of backward does not",
                 f"{leaf.path}.long() in backward, or refuse {names[0]} in forward",
+                meant=False,
+            )
+
+
+def _masks_of_bytes(probe: Probe) -> Iterator[SameCall]:
+    """A mask of whole numbers 0 and 1 in one byte each, in which differences and negatives wrap around."""
+    exact = probe.exact
+    for leaf in exact.leaves:
+        t = leaf.template
+        whole = t.dtype in _OTHER_BITS and t.layout is torch.strided and t.numel() > 2
+        if whole and bool(((t == 0) | (t == 1)).all()):
+            usual = str(t.dtype).removeprefix("torch.")
+            yield SameCall(
+                f"{leaf.path} of uint8",
+                usual,
+                exact.variant({leaf.path: t.to(torch.uint8)}),
+                f"backward calculates with {leaf.path} in its own dtype, in which 0 - 1 is 255",
+                f"{leaf.path}.to(grad_output.dtype) before anything is taken from it, or {leaf.path}.bool() with torch.where",
                 meant=False,
             )
 

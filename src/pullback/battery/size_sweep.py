@@ -8,7 +8,6 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Literal
 
 from torch import Tensor
 
@@ -16,21 +15,20 @@ from .compare import largest_gap
 from .evaluate import Evaluator, UserCodeError
 from .growth import Growth
 from .locate import trusted_eager
-from .lone_axes import counts_as_input, keeps_outputs, lone_symbols, shapes_follow, shared_symbols, single_axes
+from .lone_axes import counts_as_input, keeps_outputs, lone_symbols, shapes_follow, shared_symbols, single_axes, tied_pairs
 from .meant import points_outside, regroups
 from .probe import Probe
 from .rank_questions import rank_questions
 from .refusals import refuses
 from .rounding import rounded_away, rounding_for
 from .size_costs import LARGE, many_rows, predicted
+from .size_trials import Trial, Verdict
 from .sizes import Resizer, Symbol, symbols, whole_numbers
 from .special import numbers_among
 from .tensors import copy_tensor, differentiable, random_like
 from .truth import eager
 from .untrained import untrained_row
 from .value import SIGNED, InputVerdict, ValueTest
-
-Verdict = Literal["right", "wrong", "crash", "refused", "unknown"]
 
 SMALL = (1, 3, 7, 10, 17, 33, 67, 129)
 """Single, odd, just above powers of two, none a multiple of 8, and an even one; between them they pass the usual block sizes of 16 to 128."""
@@ -43,37 +41,6 @@ _BLOCKS = re.compile(r"block|chunk|tile|group|warp|size", re.IGNORECASE)
 STEPS = 4
 """How many sizes may be tried half-way to one that looks too dear from where the last one was, after that last one."""
 EVEN, ODD = (4, 6, 10), (3, 5, 9)
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """The call at one size.
-
-    Args:
-        symbol: What changed.
-        size: To what.
-        verdict: What happened.
-        error: What backward raised.
-        value: The worst input's verdict, where wrong.
-        last_right: The nearest smaller size that was right, if one was tried.
-        pairs: Whether odd sizes are wrong and even ones, that of the sample among them, right.
-        by_chance: Whether the crash is gone when only leading axes change, or a single one: the sizes were equal by chance.
-        right: At how many others of six small sizes the gradient is right, where backward raises.
-        unmeant: Why the size was never meant although forward takes it, where backward raises.
-        below: The number among the arguments below which sizes are wrong, and from which on they are right: ``"budget = 2"``.
-    """
-
-    symbol: Symbol
-    size: int
-    verdict: Verdict
-    error: UserCodeError | None = None
-    value: InputVerdict | None = None
-    last_right: int | None = None
-    pairs: bool = False
-    by_chance: bool = False
-    right: int = 0
-    unmeant: str = ""
-    below: str = ""
 
 
 @dataclass(slots=True)
@@ -121,6 +88,7 @@ class Sweep:
                     yield self._explained(resizer, self._smallest(resizer, trial) if symbol.step == 1 else trial)
             if sizes is SMALL:
                 yield from self._lone(resizer, {symbol.size for symbol in failed})
+                yield from self._tied(resizer) if not failed else ()
         for symbol in active:
             size = many_rows(self.probe.exact, symbol)
             if size is None or not symbol.batch or symbol in failed:
@@ -152,6 +120,15 @@ class Sweep:
                 trial = self._timed(resizer, symbol, 1)
                 if trial is not None and (trial.verdict == "wrong" or (trial.verdict == "crash" and symbol.asked)):
                     yield trial
+                    return
+
+    def _tied(self, resizer: Resizer) -> Iterator[Trial]:
+        """Yield the first wrong gradient or error once two axes change that belong together, and others that are as long do not."""
+        for symbol in tied_pairs(resizer) if self.left > self.seconds / 2 else ():
+            for size in (2 * symbol.size, *LONE):
+                trial = self._timed(resizer, symbol, size) if size != symbol.size else None
+                if trial is not None and trial.verdict in ("wrong", "crash"):
+                    yield self._explained(resizer, trial)
                     return
 
     def _explained(self, resizer: Resizer, trial: Trial) -> Trial:
@@ -204,6 +181,8 @@ class Sweep:
 
     def _accepted(self, resizer: Resizer, symbol: Symbol) -> list[Symbol]:
         """The symbol as forward takes it: with its numbers, without them, or split where it refuses every joint change."""
+        if symbol.size == 1 and not all(self._takes(resizer, symbol, size) for size in (7, 3)):
+            symbol = symbol.of_rank({leaf.path: leaf.template.dim() for leaf in self.probe.exact.leaves})
         for candidate in dict.fromkeys((symbol, symbol.without_numbers())):
             if any(self._takes(resizer, candidate, size) for size in (7, 3, 1) if size != symbol.size):
                 return [candidate]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -62,6 +62,11 @@ class Symbol:
         """The same axes, with the numbers left as they are."""
         return replace(self, numbers=())
 
+    def of_rank(self, ranks: Mapping[str, int]) -> Symbol:
+        """Only the axes of tensors of as many dimensions as the first has: an axis of size 1 of the others may be there to be broadcast."""
+        rank = ranks[self.axes[0][0]]
+        return replace(self, axes=tuple(axis for axis in self.axes if ranks[axis[0]] == rank))
+
     def parts(self) -> list[Symbol]:
         """The symbol with some of its axes, which may be as long as the others by chance: the leading ones, and each of the first few alone."""
         leading = tuple(axis for axis in self.axes if axis[1] == 0)
@@ -87,8 +92,11 @@ def symbols(evaluator: Evaluator) -> list[Symbol]:
     for size, axes in found.items():
         is_batch = size == batch and main is not None
         if size == 1 and is_batch and main is not None:
-            rank = main.template.dim()
-            axes = [(leaf.path, 0) for leaf in leaves if leaf.template.dim() == rank and leaf.template.shape[0] == 1]
+            # One number of shape [1] with a fraction is a parameter, no entry of the batch.
+            axes = [
+                (leaf.path, 0) for leaf in leaves if leaf.template.shape[0] == 1 and (leaf.template.dim() > 1 or not differentiable(leaf.template))
+            ]
+            axes = axes if (main.path, 0) in axes else [(main.path, 0)]
         elif size == 1:
             continue
         if is_batch and main is not None:
@@ -173,7 +181,8 @@ def refill(template: Tensor, shape: Sequence[int], old: int, new: int, generator
     drawn = flat[torch.randint(flat.numel(), (count,), generator=generator).to(flat.device)]
     if differentiable(template):
         drawn = _jittered(drawn, flat, generator)
-    elif template.dtype is not torch.bool:
+    elif template.dtype is not torch.bool and not (template.dim() > 1 and int(flat.min()) >= 0 and int(flat.max()) <= 1):
+        # Zeros and ones in rows are a mask, also where two of something are counted.
         drawn = _indices(drawn, flat, old, new, generator)
     if template.dim() == 1 and flat.numel() > 2 and not template.is_complex() and template.dtype is not torch.bool and bool((flat.diff() > 0).all()):
         drawn = drawn.sort().values

@@ -141,7 +141,7 @@ def _numbers(value: float, tiny: bool) -> list[float]:
     elif tiny and abs(value) < LARGE_EPSILON:
         candidates = [0.0, LARGE_EPSILON, min(10 * value, LARGE_EPSILON), 1e-12]
     else:
-        candidates = [0.0, -value, 1.0, 10 * value if value else 0.3, 1e-12, BETWEEN * value]
+        candidates = [0.0, -value, 1.0, BETWEEN * value, 10 * value if value else 0.3, 1e-12]
     return [c for c in dict.fromkeys(candidates) if c != value]
 
 

@@ -23,12 +23,14 @@ class Write:
         wanted: Whether it is differentiated.
         changed: How many elements changed.
         count: Of how many.
+        reshaped: Shape before and after, where the tensor itself got another shape for the same number of elements.
     """
 
     path: str
     wanted: bool
     changed: int
     count: int
+    reshaped: tuple[tuple[int, ...], tuple[int, ...]] | None = None
 
     @property
     def cached(self) -> bool:
@@ -85,7 +87,8 @@ def _changes(probe: Probe, before: Iterable[Tensor], after: Iterable[Tensor], fr
             continue
         count = then.numel()
         changed = int((now.detach() != then).sum()) if now.shape == then.shape and then.layout is torch.strided else count
-        found.append(Write(leaf.path, leaf.wanted, changed, count))
+        reshaped = (tuple(then.shape), tuple(now.shape)) if now.shape != then.shape and now.numel() == count else None
+        found.append(Write(leaf.path, leaf.wanted, changed, count, reshaped))
     return found
 
 

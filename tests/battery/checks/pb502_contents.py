@@ -414,3 +414,44 @@ def likely():
 kills.append(pb.case(MarginOfPositive, x(2, 3), torch.ones(2, 3, dtype=torch.float64), 1.0))
 spares.append(pb.case(Margin, x(2, 3), torch.ones(2, 3, dtype=torch.float64), 1.0))
 spares.append(pb.case(ShareOfLabels, likely(), torch.ones(6, dtype=torch.float64)))
+
+
+class ScalesByPowers(torch.autograd.Function):
+    """Two to the power of whole numbers: in backward in whole numbers, among which there is no half."""
+
+    @staticmethod
+    def forward(ctx, x, exponent):
+        ctx.save_for_backward(exponent)
+        return x * (2.0**exponent).to(x.dtype)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (exponent,) = ctx.saved_tensors
+        return dy * torch.pow(2, exponent), None
+
+
+class ScalesByHalvesToo(ScalesByPowers):
+    @staticmethod
+    def backward(ctx, dy):
+        (exponent,) = ctx.saved_tensors
+        return dy * (2.0**exponent).to(dy.dtype), None
+
+
+class WeighsLabels(torch.autograd.Function):
+    """A label and a weight for every row; no label is negative."""
+
+    @staticmethod
+    def forward(ctx, weight, labels):
+        ctx.save_for_backward(weight, labels)
+        return weight * torch.tensor([0.5, 2.0, 1.5, 3.0], dtype=weight.dtype, device=weight.device)[labels]
+
+    @staticmethod
+    def backward(ctx, dy):
+        weight, labels = ctx.saved_tensors
+        of_class = torch.tensor([0.5, 2.0, 1.5, 3.0], dtype=weight.dtype, device=weight.device)
+        return dy * ((torch.arange(4, device=labels.device) == labels[:, None]).to(weight.dtype) @ of_class), None
+
+
+kills.append(pb.case(ScalesByPowers, x(5), torch.tensor([0, 1, 2, 3, 1])))
+spares.append(pb.case(ScalesByHalvesToo, x(5), torch.tensor([0, 1, 2, 3, 1])))
+spares.append(pb.case(WeighsLabels, x(5), torch.tensor([0, 3, 2, 1, 3])))

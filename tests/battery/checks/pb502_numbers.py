@@ -256,3 +256,32 @@ class Padded(torch.autograd.Function):
 
 kills.append(pb.case(EverySecond, x(3, 7), 2))
 spares += [pb.case(EveryNth, x(3, 7), 2), pb.case(EverySecondOnly, x(3, 7), 2), pb.case(Padded, x(3, 6), 6)]
+
+
+class RootByNewton(torch.autograd.Function):
+    """The root is found with damped steps; backward takes one more step of that size instead of the implicit derivative."""
+
+    @staticmethod
+    def forward(ctx, a, step_size):
+        z = torch.ones_like(a)
+        for _ in range(40):
+            z = z - step_size * (z * z - a) / (2 * z)
+        ctx.save_for_backward(z)
+        ctx.step = step_size
+        return z
+
+    @staticmethod
+    def backward(ctx, dy):
+        (z,) = ctx.saved_tensors
+        return ctx.step * dy / (2 * z), None
+
+
+class RootImplicitly(RootByNewton):
+    @staticmethod
+    def backward(ctx, dy):
+        (z,) = ctx.saved_tensors
+        return dy / (2 * z), None
+
+
+kills.append(pb.case(RootByNewton, torch.linspace(0.5, 2, 6, dtype=torch.float64).requires_grad_(), 1.0))
+spares.append(pb.case(RootImplicitly, torch.linspace(0.5, 2, 6, dtype=torch.float64).requires_grad_(), 1.0))

@@ -215,3 +215,28 @@ spares += [
     pb.case(TakesRowsOfAnyBits, x(5, 3), torch.tensor([0, 2, 4, 2])),
     pb.case(ScalesChannelsRight, x(2, 3, 4), x(3)),
 ]
+
+
+class FlipsSigns(torch.autograd.Function):
+    """1 keeps an entry and 0 turns its sign; backward makes the signs out of the mask in its own dtype."""
+
+    @staticmethod
+    def forward(ctx, x, keep):
+        ctx.save_for_backward(keep)
+        return torch.where(keep.bool(), x, -x)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (keep,) = ctx.saved_tensors
+        return dy * (2 * keep - 1), None
+
+
+class FlipsSignsOfAnyMask(FlipsSigns):
+    @staticmethod
+    def backward(ctx, dy):
+        (keep,) = ctx.saved_tensors
+        return torch.where(keep.bool(), dy, -dy), None
+
+
+kills.append(pb.case(FlipsSigns, x(2, 4), torch.tensor([[1, 0, 0, 1], [0, 1, 1, 0]])))
+spares.append(pb.case(FlipsSignsOfAnyMask, x(2, 4), torch.tensor([[1, 0, 0, 1], [0, 1, 1, 0]])))

@@ -168,3 +168,38 @@ class SquaresInHalf(UnitRows):
 kills.append(pb.case(SquaresInHalf, torch.linspace(-1, 2, 32).reshape(2, 16).half().requires_grad_()))
 spares.append(pb.case(UnitRows, torch.linspace(-1, 2, 32).reshape(2, 16).half().requires_grad_()))
 spares.append(pb.case(SquaresInHalf, torch.linspace(-1, 2, 32).reshape(2, 16).bfloat16().requires_grad_()))
+
+
+class RowsOfOne(torch.autograd.Function):
+    """Rows of length one, computed in float32; backward adds the epsilon in the dtype of the input."""
+
+    @staticmethod
+    def forward(ctx, x):
+        ctx.save_for_backward(x)
+        return RowsOfOne.of(x.float()).to(x.dtype)
+
+    @staticmethod
+    def of(x):
+        return x * (x.square().sum(-1, keepdim=True) + 1e-8).rsqrt()
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return RowsOfOne.grad(x, dy)
+
+    @staticmethod
+    def grad(x, dy):
+        inverse = (x.square().sum(-1, keepdim=True) + 1e-8).rsqrt()
+        y = x * inverse
+        return inverse * (dy - y * (dy * y).sum(-1, keepdim=True))
+
+
+class RowsInSingle(RowsOfOne):
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        return RowsOfOne.grad(x.float(), dy.float()).to(x.dtype)
+
+
+kills.append(pb.case(RowsOfOne, x(3, 8, dtype=torch.float32)))
+spares.append(pb.case(RowsInSingle, x(3, 8, dtype=torch.float32)))

@@ -99,3 +99,37 @@ spares = [
     pb.case(RoundClamp, x(3, 2), -2, 1.5).declare(surrogate=clamp),
     pb.case(Reverse, x(3), x(2)).declare(surrogate=reversed_gradient),
 ]
+
+
+def within(x, step, zero_point=0, low=-4, high=3):
+    return x.clamp((low - zero_point) * step, (high - zero_point) * step)
+
+
+class Quantises(torch.autograd.Function):
+    """Levels low to high around a zero point, which backward leaves out."""
+
+    @staticmethod
+    def forward(ctx, x, step, zero_point=0, low=-4, high=3):
+        ctx.save_for_backward(x)
+        ctx.levels = step, zero_point, low, high
+        return ((x / step).round().add(zero_point).clamp(low, high) - zero_point) * step
+
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        step, _, low, high = ctx.levels
+        return dy * ((x >= low * step) & (x <= high * step)), None, None, None, None
+
+
+class QuantisesShifted(Quantises):
+    @staticmethod
+    def backward(ctx, dy):
+        (x,) = ctx.saved_tensors
+        step, zero_point, low, high = ctx.levels
+        return dy * ((x >= (low - zero_point) * step) & (x <= (high - zero_point) * step)), None, None, None, None
+
+
+kills.append(pb.case(Quantises, torch.linspace(-1, 1, 12, dtype=torch.float64).requires_grad_(), 0.125).declare(surrogate=within))
+kills.append(pb.case(Quantises, torch.linspace(-1, 1, 12, dtype=torch.float64).requires_grad_(), 0.125, 0).declare(surrogate=within))
+spares.append(pb.case(QuantisesShifted, torch.linspace(-1, 1, 12, dtype=torch.float64).requires_grad_(), 0.125).declare(surrogate=within))
+spares.append(pb.case(QuantisesShifted, torch.linspace(-1, 1, 12, dtype=torch.float64).requires_grad_(), 0.125, 0).declare(surrogate=within))

@@ -211,3 +211,63 @@ class NoisyGradient(torch.autograd.Function):
 
 
 spares.append(pb.case(NoisyGradient, x(2, 3, 4)).declare(exact=False, linear=False, reason="noise against overfitting"))
+
+
+class FromTheStart(torch.autograd.Function):
+    """Packed rows, read from where their memory starts."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x * w
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        dy = FromTheStart.read(dy.contiguous())
+        return dy * w, (dy * x).sum(0)
+
+    @staticmethod
+    def read(dy):
+        return torch.as_strided(dy, dy.shape, dy.stride(), 0)
+
+
+class FromItsPointer(FromTheStart):
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        dy = dy.contiguous()
+        dy = torch.as_strided(dy, dy.shape, dy.stride(), dy.storage_offset())
+        return dy * w, (dy * x).sum(0)
+
+
+class RotatesParts(torch.autograd.Function):
+    """Real and imaginary parts, as view_as_real hands them out: not while a conjugation is pending."""
+
+    @staticmethod
+    def forward(ctx, x, angle):
+        ctx.save_for_backward(angle)
+        return x * torch.polar(torch.ones_like(angle), angle)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (angle,) = ctx.saved_tensors
+        a, b = torch.view_as_real(RotatesParts.ready(dy)).unbind(-1)
+        c, s = angle.cos(), angle.sin()
+        return torch.complex(a * c + b * s, b * c - a * s), None
+
+    @staticmethod
+    def ready(dy):
+        return dy
+
+
+class RotatesResolved(RotatesParts):
+    @staticmethod
+    def backward(ctx, dy):
+        return RotatesParts.backward(ctx, dy.resolve_conj())
+
+
+kills.append(pb.case(FromTheStart, x(3, 4), x(4)))
+kills.append(pb.case(RotatesParts, x(3, 4, dtype=torch.complex128), torch.linspace(0.1, 0.9, 4, dtype=torch.float64)))
+spares.append(pb.case(FromItsPointer, x(3, 4), x(4)))
+spares.append(pb.case(RotatesResolved, x(3, 4, dtype=torch.complex128), torch.linspace(0.1, 0.9, 4, dtype=torch.float64)))

@@ -227,3 +227,29 @@ class KeepsNormaliserForScores(KeepsNormaliser):
 
 kills.append(pb.case(KeepsNormaliserForScores, x(3, 4), x(4).detach()))
 spares.append(pb.case(KeepsNormaliser, x(3, 4), x(4).detach()))
+
+
+class OnlyInTraining(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        if x.requires_grad or w.requires_grad:
+            ctx.save_for_backward(x, w)
+            return x * w
+        return None
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy * w, dy * x
+
+
+class SavesOnlyInTraining(OnlyInTraining):
+    @staticmethod
+    def forward(ctx, x, w):
+        if x.requires_grad or w.requires_grad:
+            ctx.save_for_backward(x, w)
+        return x * w
+
+
+kills.append(pb.case(OnlyInTraining, x(3, 4), x(3, 4)))
+spares.append(pb.case(SavesOnlyInTraining, x(3, 4), x(3, 4)))

@@ -149,3 +149,31 @@ spares = [
     pb.case(AccumulatesMainGrad, x(3, 4), with_main_grad(x(4, 2))),
     pb.case(relu_in_place, x(3)),
 ]
+
+
+class AddsAnAxis(torch.autograd.Function):
+    """The window of the caller has two axes from then on."""
+
+    @staticmethod
+    def forward(ctx, x, window):
+        if window.dim() == 1:
+            window.unsqueeze_(0)
+        ctx.save_for_backward(window)
+        return x * window
+
+    @staticmethod
+    def backward(ctx, dy):
+        (window,) = ctx.saved_tensors
+        return dy * window, None
+
+
+class ViewsWithAnAxis(AddsAnAxis):
+    @staticmethod
+    def forward(ctx, x, window):
+        window = window.unsqueeze(0) if window.dim() == 1 else window
+        ctx.save_for_backward(window)
+        return x * window
+
+
+kills.append(pb.case(AddsAnAxis, x(2, 5), torch.linspace(0.5, 1, 5, dtype=torch.float64)))
+spares.append(pb.case(ViewsWithAnAxis, x(2, 5), torch.linspace(0.5, 1, 5, dtype=torch.float64)))

@@ -374,3 +374,97 @@ class KeepsGain(KeepsGainOfFirstMode):
 
 kills.append(pb.case(KeepsGainOfFirstMode, torch.randn(3, 4).requires_grad_()))
 spares.append(pb.case(KeepsGain, torch.randn(3, 4).requires_grad_()))
+
+
+class Lattice:
+    def __init__(self):
+        self.kept = {}
+
+
+class KeepsScores(torch.autograd.Function):
+    """Running log sums, kept on the lattice at the first call; forward computes its own, backward trusts them."""
+
+    @staticmethod
+    def forward(ctx, lattice, scores):
+        sums = scores.logcumsumexp(0)
+        lattice.kept.setdefault("sums", sums)
+        ctx.lattice = lattice
+        ctx.save_for_backward(scores)
+        return sums[-1] * 1
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        (scores,) = ctx.saved_tensors
+        return None, dy * (scores - cls.sums(ctx, scores)[-1]).exp()
+
+    @staticmethod
+    def sums(ctx, scores):
+        return ctx.lattice.kept["sums"]
+
+
+class KeepsNoScores(KeepsScores):
+    @staticmethod
+    def sums(ctx, scores):
+        return scores.logcumsumexp(0)
+
+
+class KeepsTheWeight(torch.autograd.Function):
+    """A cache that the caller hands over for as long as the weight stays what it is: forward uses it as well."""
+
+    @staticmethod
+    def forward(ctx, x, w, kept):
+        ctx.save_for_backward(x, kept.setdefault("w", w.detach().t().contiguous()))
+        return x @ kept["w"]
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy @ w.t(), dy.t() @ x, None
+
+
+kills.append(pb.case(KeepsScores, Lattice(), x(5)))
+spares.append(pb.case(KeepsNoScores, Lattice(), x(5)))
+spares.append(pb.case(KeepsTheWeight, x(3, 4), x(2, 4), {}))
+
+
+class TurnsByTable(torch.autograd.Function):
+    """Angles that fall off with the base; backward takes them from a table that is kept for each width, whatever the base was."""
+
+    tables: dict[object, torch.Tensor] = {}
+
+    @staticmethod
+    def angles(x, base):
+        steps = torch.arange(x.shape[-1], dtype=x.dtype, device=x.device)
+        return base ** (-steps / x.shape[-1])
+
+    @classmethod
+    def kept(cls, x, base):
+        key = x.shape[-1], x.dtype, x.device
+        if key not in cls.tables:
+            cls.tables[key] = cls.angles(x, base)
+        return cls.tables[key]
+
+    @classmethod
+    def forward(cls, ctx, x, base):
+        ctx.base = base
+        return x * cls.angles(x, base)
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        return dy * cls.kept(dy, ctx.base), None
+
+
+class TurnsByTableOfBase(TurnsByTable):
+    tables: dict[object, torch.Tensor] = {}
+
+    @classmethod
+    def kept(cls, x, base):
+        key = x.shape[-1], x.dtype, x.device, base
+        if key not in cls.tables:
+            cls.tables[key] = cls.angles(x, base)
+        return cls.tables[key]
+
+
+kills.append(pb.case(TurnsByTable, x(3, 4), 100.0))
+spares.append(pb.case(TurnsByTableOfBase, x(3, 4), 100.0))

@@ -172,3 +172,52 @@ spares = [
     pb.case(PassesIndexOn, x(4), torch.tensor([2, 0])),
     pb.case(CopyToRegion, x(3)),
 ]
+
+
+@torch.library.custom_op("pb617_kills_and_spares::hands_on", mutates_args=())
+def hands_on(x: torch.Tensor, p: float) -> torch.Tensor:
+    return x if p == 0.0 else x / (1 - p)
+
+
+@torch.library.custom_op("pb617_kills_and_spares::copies", mutates_args=())
+def copies(x: torch.Tensor, p: float) -> torch.Tensor:
+    return x.clone() if p == 0.0 else x / (1 - p)
+
+
+def keep_p(ctx, inputs, output):
+    ctx.p = inputs[1]
+
+
+def grad_of_scaled(ctx, dy):
+    return dy / (1 - ctx.p), None
+
+
+hands_on.register_autograd(grad_of_scaled, setup_context=keep_p)
+copies.register_autograd(grad_of_scaled, setup_context=keep_p)
+kills.append(pb.case(hands_on, x(3, 4), 0.3))
+spares.append(pb.case(copies, x(3, 4), 0.3))
+
+
+class Fills(torch.autograd.Function):
+    """The product lands in a buffer of the caller, which is returned."""
+
+    @staticmethod
+    def forward(ctx, a, b, out):
+        ctx.save_for_backward(a, b)
+        return torch.mul(a, b, out=out)
+
+    @staticmethod
+    def backward(ctx, dy):
+        a, b = ctx.saved_tensors
+        return dy * b, dy * a, None
+
+
+class FillsMarked(Fills):
+    @staticmethod
+    def forward(ctx, a, b, out):
+        ctx.mark_dirty(out)
+        return Fills.forward(ctx, a, b, out)
+
+
+kills.append(pb.case(Fills, x(3, 4), x(3, 4), torch.zeros(3, 4, dtype=torch.float64)))
+spares.append(pb.case(FillsMarked, x(3, 4), x(3, 4), torch.zeros(3, 4, dtype=torch.float64)))

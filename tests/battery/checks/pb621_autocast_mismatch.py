@@ -109,3 +109,30 @@ spares = [
     pb.case(Declares, x(3, 4), x(4, 2)),
     pb.case(Elementwise, x(3, 4)),
 ]
+
+
+class InTheDtypeOfActivations(torch.autograd.Function):
+    """The weight is cast to the dtype of x in forward; backward multiplies it as it came."""
+
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x @ w.to(x.dtype)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy @ w.t(), x.t() @ dy
+
+
+class CastsInBackwardToo(InTheDtypeOfActivations):
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy @ w.to(dy.dtype).t(), (x.t().to(dy.dtype) @ dy).to(w.dtype)
+
+
+kills.append(pb.case(InTheDtypeOfActivations, x(3, 4), x(4, 2)))
+spares.append(pb.case(CastsInBackwardToo, x(3, 4), x(4, 2)))

@@ -209,3 +209,79 @@ class SlopesForChannels(SlopesByChannel):
 
 kills += [pb.case(SlopesByChannel, x(2, 3, 4), x(3)), pb.case(SlopesByMean, x(2, 3, 4), x(3))]
 spares += [pb.case(Slopes, x(2, 3, 4), x(3)), pb.case(SlopesForChannels, x(2, 3, 4), x(3))]
+
+
+class Interpolates(torch.autograd.Function):
+    """Between the points of a table along every axis of the positions; the sample has one axis."""
+
+    AXES = slice(0, 1)
+
+    @staticmethod
+    def forward(ctx, at, table):
+        cell = at.detach().floor()
+        part, index = at - cell, cell.long() % (len(table) - 1)
+        ctx.save_for_backward(part, table, index)
+        return (table[index] + part[..., None] * (table[index + 1] - table[index])).sum(1)
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        part, table, index = ctx.saved_tensors
+        grad_table = torch.zeros_like(table)
+        rows = dy[:, None].expand(*part.shape, dy.shape[-1])
+        grad_table.index_put_((index,), rows * (1 - part)[..., None], accumulate=True)
+        grad_table.index_put_((index + 1,), rows * part[..., None], accumulate=True)
+        slope = torch.zeros_like(part)
+        slope[:, cls.AXES] = (rows * (table[index + 1] - table[index])).sum(-1)[:, cls.AXES]
+        return slope, grad_table
+
+
+class InterpolatesAlongAll(Interpolates):
+    AXES = slice(None)
+
+
+class Composites(torch.autograd.Function):
+    """Colours (cameras, layers, 3) behind one another; each camera has its own opacities (cameras, layers)."""
+
+    @staticmethod
+    def forward(ctx, colors, opacities):
+        if opacities.shape != colors.shape[:2]:
+            raise ValueError("one opacity for each colour")
+        image = (opacities[..., None] * colors).sum(1)
+        ctx.save_for_backward(colors, opacities, image)
+        return image * image
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        colors, opacities, image = ctx.saved_tensors
+        dy = 2 * dy * cls.of_camera(image)
+        return opacities[..., None] * dy[:, None], (colors * dy[:, None]).sum(-1)
+
+    @staticmethod
+    def of_camera(image):
+        return image[:1]
+
+
+class CompositesEach(Composites):
+    @staticmethod
+    def of_camera(image):
+        return image
+
+
+class BiasedImages(torch.autograd.Function):
+    """A bias (1, channels) for images (batch, rows, channels): it stays one when the batch of one grows."""
+
+    @staticmethod
+    def forward(ctx, image, bias):
+        return image + bias
+
+    @staticmethod
+    def backward(ctx, dy):
+        return dy, dy.sum((0, 1))[None]
+
+
+kills.append(pb.case(Interpolates, (3 * torch.rand(4, 1, dtype=torch.float64)).requires_grad_(), x(6, 2)))
+spares.append(pb.case(InterpolatesAlongAll, (3 * torch.rand(4, 1, dtype=torch.float64)).requires_grad_(), x(6, 2)))
+kills.append(pb.case(Composites, x(1, 4, 3), x(1, 4)))
+spares.append(pb.case(CompositesEach, x(1, 4, 3), x(1, 4)))
+spares.append(pb.case(BiasedImages, x(1, 7, 4), x(1, 4)))
+spares.append(pb.case(BiasedImages, x(1, 3, 4), x(1, 4)))

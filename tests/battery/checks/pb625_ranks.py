@@ -267,3 +267,37 @@ spares += [
     pb.case(SquaredDistanceOfRows, x(3, 5), x(3, 5)),
     pb.case(EntropyOfColumns, x(3, 5)),
 ]
+
+
+class Messages(torch.autograd.Function):
+    """One weight an edge and channel, or fewer of either; of both the smaller rank is filled up behind the first axis."""
+
+    @staticmethod
+    def filled(t, rank):
+        return t.reshape(t.shape[:1] + (1,) * (rank - t.dim()) + t.shape[1:])
+
+    @staticmethod
+    def forward(ctx, h, e):
+        rank = max(h.dim(), e.dim())
+        ctx.save_for_backward(h, e)
+        return Messages.filled(h, rank) * Messages.filled(e, rank)
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        h, e = ctx.saved_tensors
+        grads = dy * Messages.filled(e, dy.dim()), dy * Messages.filled(h, dy.dim())
+        return tuple(cls.reduced(g, t) for g, t in zip(grads, (h, e), strict=True))
+
+    @staticmethod
+    def reduced(grad, t):
+        return grad if grad.shape == t.shape else grad.sum(-1).reshape(t.shape)
+
+
+class MessagesOfAnyRank(Messages):
+    @staticmethod
+    def reduced(grad, t):
+        return grad.sum_to_size(Messages.filled(t, grad.dim()).shape).reshape(t.shape)
+
+
+kills.append(pb.case(Messages, x(4, 3), x(4, 1)))
+spares.append(pb.case(MessagesOfAnyRank, x(4, 3), x(4, 1)))

@@ -103,7 +103,7 @@ class Gated(torch.autograd.Function):
 spares.append(pb.case(Gated, torch.linspace(-1, 2, 24, dtype=torch.float64).reshape(3, 8).requires_grad_()))
 
 
-class Rotates(torch.autograd.Function):
+class TurnsFirstColumns(torch.autograd.Function):
     """The first columns by pairs, as far as there are angles."""
 
     @staticmethod
@@ -122,11 +122,13 @@ class Rotates(torch.autograd.Function):
     @staticmethod
     def backward(ctx, dy):
         cos, sin = ctx.saved_tensors
-        return Rotates.turned(dy, cos, -sin), None, None
+        return TurnsFirstColumns.turned(dy, cos, -sin), None, None
 
 
 angles = torch.linspace(0, 2, 10, dtype=torch.float64).reshape(5, 2)
-spares.append(pb.case(Rotates, torch.linspace(-1, 2, 60, dtype=torch.float64).reshape(3, 5, 4).requires_grad_(), angles.cos(), angles.sin()))
+spares.append(
+    pb.case(TurnsFirstColumns, torch.linspace(-1, 2, 60, dtype=torch.float64).reshape(3, 5, 4).requires_grad_(), angles.cos(), angles.sin())
+)
 
 
 class NormalisesGroups(torch.autograd.Function):
@@ -316,3 +318,71 @@ spares += [
     pb.case(LooksUp, x(5, 3), torch.tensor([0, 4, 1, 2]), 1),
     pb.case(CombinesExperts, x(6, 4), torch.tensor([3, 0, 5, 1, 2, 4]), x(3, 2)),
 ]
+
+
+class SumsTwoLists(torch.autograd.Function):
+    """Rows of two lists, each with the place that it goes to; the lists are as long as each other in the sample."""
+
+    @staticmethod
+    def forward(ctx, a, b, at_a, at_b):
+        ctx.save_for_backward(at_a, at_b)
+        return a.new_zeros(8, a.shape[1]).index_add(0, at_a, a).index_add(0, at_b, b)
+
+    @classmethod
+    def backward(cls, ctx, dy):
+        at_a, at_b = ctx.saved_tensors
+        return dy[at_a], cls.of_second(dy[at_b], len(at_a)), None, None
+
+    @staticmethod
+    def of_second(rows, length):
+        return rows[:length]
+
+
+class SumsTwoListsOfAnyLength(SumsTwoLists):
+    @staticmethod
+    def of_second(rows, length):
+        return rows
+
+
+class SquareProduct(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, w):
+        ctx.save_for_backward(x, w)
+        return x @ w
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy @ w.t(), x.t() @ dy
+
+
+class SummedAlongInner(SquareProduct):
+    """The gradient of w is cut to as many rows as there are columns of the output."""
+
+    @staticmethod
+    def backward(ctx, dy):
+        x, w = ctx.saved_tensors
+        return dy @ w.t(), torch.nn.functional.pad((x.t() @ dy)[: dy.shape[1]], (0, 0, 0, max(0, w.shape[0] - dy.shape[1])))
+
+
+kills.append(pb.case(SumsTwoLists, x(4, 2), x(4, 2), torch.tensor([0, 1, 2, 3]), torch.tensor([2, 3, 4, 7])))
+kills.append(pb.case(SummedAlongInner, x(4, 4), x(4, 4)))
+spares.append(pb.case(SumsTwoListsOfAnyLength, x(4, 2), x(4, 2), torch.tensor([0, 1, 2, 3]), torch.tensor([2, 3, 4, 7])))
+spares.append(pb.case(SquareProduct, x(4, 4), x(4, 4)))
+
+
+class SignsByMask(torch.autograd.Function):
+    """A mask of zeros and ones for two rows: with three rows it is one still."""
+
+    @staticmethod
+    def forward(ctx, x, keep):
+        ctx.save_for_backward(keep)
+        return torch.where(keep.bool(), x, -x)
+
+    @staticmethod
+    def backward(ctx, dy):
+        (keep,) = ctx.saved_tensors
+        return dy * (2 * keep.to(dy.dtype) - 1), None
+
+
+spares.append(pb.case(SignsByMask, x(2, 4), torch.tensor([[1, 0, 0, 1], [0, 1, 1, 0]])))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 
 import torch
@@ -12,12 +13,15 @@ from ..base import Check, Skipped, Unsupported
 from ..evaluate import Evaluator, UserCodeError
 from ..precision import Loss
 from ..probe import Probe
+from ..truth import eager
 from ..words import gradient_name
 
 LARGE = 100.0
 HUGE = 1000.0
 LOST = 0.5
 FINE = 0.01
+LIKELY = 3e4
+"""A gradient of this size in float32 does not overflow in float16, whatever the order of operations."""
 
 
 class UnstableBackward(Check):
@@ -29,7 +33,8 @@ class UnstableBackward(Check):
     How it is measured:
         Each differentiated input, and all of them together, is scaled to magnitudes of up to 100 (and 1000, a note). Where the outputs are finite,
         and autograd through the forward gives a gradient that is right to 1 % in float32, the gradient of backward must have a digit too. Where the
-        sample is in float16, it must have one there up to 1000 as well: the square of 300 is infinite.
+        sample is in float16, it must have one there up to 1000 as well: the square of 300 is infinite. In float16 a row of zeros must not make it
+        NaN.
 
     Example:
         ``exp(x) / (1 + exp(x))`` for the derivative of softplus: inf / inf at x = 100.
@@ -70,6 +75,8 @@ class UnstableBackward(Check):
                     if loss.path not in reported and loss.eager <= FINE and loss.error > LOST:
                         reported.add(loss.path)
                         yield self._unstable(probe, loss, where, size)
+        for path in _lost_at_zero(probe) if not reported else ():
+            yield self._in_half(probe, path)
         if not measured and refusal is not None:
             raise Unsupported(f"float32, or values of that size, are refused: {refusal.short}")
 
@@ -83,6 +90,19 @@ class UnstableBackward(Check):
                 for path in sorted((_nan_at(place) or set()).intersection(paths) - reported):
                     reported.add(path)
                     yield self._nan(probe, path, where)
+
+    def _in_half(self, probe: Probe, path: str) -> Finding:
+        return self.finding(
+            probe,
+            f"{gradient_name(path)} of {probe.backward_name} is NaN or infinite in float16 where {path} is zero, and forward is finite",
+            severity="note" if probe.case.invented else "warning",
+            evidence=[
+                Evidence(f"{gradient_name(path)} in float16, the first row of {path} zero", "nan or inf", "a number, as in float32 and by autograd")
+            ],
+            cause="a small constant that keeps a division from zero is itself zero in float16, in which nothing is below 6e-8",
+            fix="Compute in float32 inside of backward, as forward does, and cast the result.",
+            path=path,
+        )
 
     def _nan(self, probe: Probe, path: str, where: str) -> Finding:
         return self.finding(
@@ -143,6 +163,36 @@ def _nan_at(place: Evaluator) -> set[str] | None:
     if not all(bool(torch.isfinite(y).all()) for y in outcome.outputs if y.is_floating_point()):
         return None
     return {leaf.path for leaf, g in zip(low.wanted, gradients, strict=True) if g is not None and bool(torch.isnan(g).any())}
+
+
+def _lost_at_zero(probe: Probe) -> list[str]:
+    """Return the inputs whose gradient is finite in float32, and by autograd of the forward in float16, and not in float16 where a row is zero."""
+    found = []
+    for leaf in probe.exact.wanted:
+        if leaf.template.is_complex() or leaf.template.dim() == 0 or leaf.template.numel() == 0:
+            continue
+        value = leaf.template.detach().clone()
+        value[0 if value.dim() > 1 else slice(None)] = 0
+        place = probe.exact.variant({leaf.path: value})
+        half, full = place.cast(torch.float16), place.cast(torch.float32)
+        if _largest(half, leaf.path) == math.inf and all((_largest(e, leaf.path) or math.inf) < LIKELY for e in (full, eager(half))):
+            found.append(leaf.path)
+    return found
+
+
+def _largest(evaluator: Evaluator, path: str) -> float | None:
+    """The largest entry of one gradient, infinite where an entry is no number; None where forward gives none, or something refuses."""
+    try:
+        outcome = evaluator.forward()
+        if not outcome.live or not all(bool(torch.isfinite(y).all()) for y in outcome.live):
+            return None
+        gradients = evaluator.vjp(outcome, [torch.ones_like(y) for y in outcome.live])
+    except (UserCodeError, ValueError):
+        return None
+    found = next((g for leaf, g in zip(evaluator.wanted, gradients, strict=True) if leaf.path == path), None)
+    if found is None or not found.numel():
+        return None
+    return float(torch.nan_to_num(found.float().abs(), nan=math.inf, posinf=math.inf).max())
 
 
 def _tried(probe: Probe) -> list[tuple[torch.dtype, float]]:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor
 
 from ...report.finding import Evidence, Finding
 from ..base import Check, Skipped
+from ..branches import defaults_set
 from ..evaluate import Evaluator, UserCodeError
 from ..locate import compare
 from ..probe import Probe
 from ..special import Point, special_points
 from ..tensors import copy_tensor
 from ..truth import other
+from ..variants import Variant, other_branches, other_numbers
+
+BUDGET = 0.5
 
 
 class SurrogateMismatch(Check):
@@ -26,7 +32,8 @@ class SurrogateMismatch(Check):
 
     How it is measured:
         Autograd through the surrogate gives the expected gradients for the same arguments and the same signed grad_outputs: at the sample, and at
-        special values (zeros, ties, every number among the arguments as an input value, and a step beside it), where bounds are decided.
+        special values (zeros, ties, every number among the arguments as an input value, and a step beside it), where bounds are decided; then at the
+        sample with other settings: numbers, flags, parameters left at their default (a warning).
 
     Example:
         ``grad * (x < hi)`` for the surrogate ``x.clamp(max=hi)``, whose gradient at ``x == hi`` is 1.
@@ -60,6 +67,21 @@ class SurrogateMismatch(Check):
                 if path not in wrong:
                     wrong.add(path)
                     yield finding
+        yield from self._set_otherwise(probe, wrong)
+
+    def _set_otherwise(self, probe: Probe, wrong: set[str]) -> Iterator[Finding]:
+        surrogate = probe.declaration.surrogate
+        assert surrogate is not None
+        end = time.thread_time() + probe.seconds(BUDGET)
+        for variant in (*other_numbers(probe), *other_branches(probe), *defaults_set(probe)):
+            if time.thread_time() > end:
+                return
+            if variant.passed and _turns_sign(probe, variant):
+                continue
+            for finding, path in self._compared(probe, variant.evaluator, other(variant.evaluator, surrogate), None, f"with {variant.name}"):
+                if path not in wrong:
+                    wrong.add(path)
+                    yield replace(finding, severity="error" if variant.passed else "warning", cause=f"what {variant.path} changes is not in backward")
 
     def _problem(self, probe: Probe, truth: Evaluator) -> Finding | None:
         outcome = probe.exact.forward()
@@ -82,15 +104,17 @@ class SurrogateMismatch(Check):
         )
 
     def _mismatches(self, probe: Probe, truth: Evaluator, point: Point | None) -> Iterator[tuple[Finding, str]]:
-        values = None if point is None else {point.path: point.value}
-        pair = _gradients(probe, truth, values)
+        where = "at the sample" if point is None else f"at {point.path} with {point.name}"
+        yield from self._compared(probe, probe.exact, truth, point, where)
+
+    def _compared(self, probe: Probe, op: Evaluator, truth: Evaluator, point: Point | None, where: str) -> Iterator[tuple[Finding, str]]:
+        pair = _gradients(probe, op, truth, None if point is None else {point.path: point.value})
         if pair is None:
             return
         for leaf, got, expected, cotangents in pair:
             spot = compare(leaf, got, expected, cotangents)
             if spot is None or not bool(torch.isfinite(expected).all()):
                 continue
-            where = "at the sample" if point is None else f"at {point.path} with {point.name}"
             found = self.finding(
                 probe,
                 f"{probe.backward_name} does not return the declared surrogate's gradient for {leaf}, {where}",
@@ -103,8 +127,15 @@ class SurrogateMismatch(Check):
             yield found, leaf
 
 
-def _gradients(probe: Probe, truth: Evaluator, values: Mapping[str, Tensor] | None) -> list[tuple[str, Tensor, Tensor, list[Tensor]]] | None:
-    op = probe.exact
+def _turns_sign(probe: Probe, variant: Variant) -> bool:
+    """Whether a positive number became 0 or negative: a scale or a bound is none then, and a surrogate says nothing of it."""
+    value = dict(probe.exact.named).get(variant.path)
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and value > 0 >= variant.value
+
+
+def _gradients(
+    probe: Probe, op: Evaluator, truth: Evaluator, values: Mapping[str, Tensor] | None
+) -> list[tuple[str, Tensor, Tensor, list[Tensor]]] | None:
     try:
         outcome, reference = op.forward(values=values), truth.forward(values=values)
         shared = [i for i in outcome.carrying if i < len(reference.outputs)]

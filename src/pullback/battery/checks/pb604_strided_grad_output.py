@@ -26,8 +26,9 @@ class StridedGradOutput(Check):
         and slices give transposed and offset ones. A kernel that reads the pointer as if rows were packed is silently wrong.
 
     How it is measured:
-        The same cotangent values are handed over packed, transposed, sliced from a larger block, with an offset, expanded, in channels-last order
-        and with pending conjugation or negation; the gradients must equal those for a grad_output that is laid out like the output.
+        The same cotangent values are handed over packed, transposed, sliced from a larger block, with an offset (packed or not), expanded, in
+        channels-last order and with pending conjugation or negation; the gradients must equal those for a grad_output that is laid out like the
+        output.
 
     Example:
         ``kernel(grad_output.data_ptr(), ...)`` without ``.contiguous()``; ``grad_output.view(-1)``.
@@ -36,8 +37,8 @@ class StridedGradOutput(Check):
         ``grad_output = grad_output.contiguous()`` at the top of backward, or pass the strides to the kernel.
 
     Limits:
-        All grad_outputs get the layout at once. A kernel that ignores a pending negation (rare) is a note. Of a backward that draws random numbers
-        only errors are reported: in another layout it draws others.
+        All grad_outputs get the layout at once. A kernel that ignores a pending negation (rare) is a note, and one that refuses it is none. Of a
+        backward that draws random numbers only errors are reported: in another layout it draws others.
 
     References:
         pytorch/pytorch#194719, Dao-AILab/flash-attention#355.
@@ -74,12 +75,14 @@ class StridedGradOutput(Check):
 
     def _judge(self, probe: Probe, layout: layouts.Layout, shown: str, got: Any, packed: list[Tensor | None], values: list[Tensor]) -> Finding | None:
         if isinstance(got, UserCodeError):
-            if layouts.refuses_format(got) or layout.lazy:
+            if layouts.refuses_format(got) or layout.apply is layouts.lazily_negative:
                 return None
-            return self._raises(probe, shown, got)
+            return self._refuses_conjugation(probe, got) if layout.lazy else self._raises(probe, shown, got)
         gap = largest_gap([leaf.path for leaf in probe.exact.wanted], got, packed, gradient_scales(probe))
         if gap is None or probe.repeats.backward_draws or by_rounding(probe, gap, values):
             return None
+        if layout.apply is layouts.behind and _packed(probe):
+            return self._ignores_offset(probe, shown, gap)
         return self._ignores_lazy_bit(probe, layout, gap) if layout.lazy else self._wrong(probe, shown, gap)
 
     def _raises(self, probe: Probe, shown: str, error: UserCodeError) -> Finding:
@@ -92,6 +95,18 @@ class StridedGradOutput(Check):
             fix=f"grad_output = grad_output.{_like_output(probe)} (or .reshape instead of .view) at the top of backward",
         )
 
+    def _refuses_conjugation(self, probe: Probe, error: UserCodeError) -> Finding:
+        return self.finding(
+            probe,
+            f"{probe.backward_name} raises when grad_output is a pending conjugate",
+            evidence=[
+                Evidence("grad_output with a pending conjugation, as the gradient of y.conj() is", error.short, "the gradient, as once resolved")
+            ],
+            cause="an operator of backward needs the memory itself: view_as_real, numpy(), data_ptr() (the same values, resolved, are taken)",
+            certain=True,
+            fix="grad_output = grad_output.resolve_conj() at the top of backward",
+        )
+
     def _wrong(self, probe: Probe, shown: str, gap: Gap) -> Finding:
         return self.finding(
             probe,
@@ -100,6 +115,17 @@ class StridedGradOutput(Check):
             cause="the backward ignores strides (the same values, laid out like the output, give another gradient)",
             certain=True,
             fix=f"grad_output = grad_output.{_like_output(probe)} at the top of backward",
+            attachments=gap.picture(),
+        )
+
+    def _ignores_offset(self, probe: Probe, shown: str, gap: Gap) -> Finding:
+        return self.finding(
+            probe,
+            f"{probe.backward_name} is wrong when grad_output does not start where its memory starts",
+            evidence=[gap.evidence(f"grad_output {shown}: {gradient_name(gap.path)} is another one; at the start of its memory: right")],
+            cause="the memory is read from its start, without storage_offset() (the same values at the start of their memory are right)",
+            certain=True,
+            fix="Read from grad_output.data_ptr(), which counts the offset, or work on grad_output.clone(); .contiguous() keeps the offset.",
             attachments=gap.picture(),
         )
 

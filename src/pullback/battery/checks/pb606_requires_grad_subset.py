@@ -99,6 +99,8 @@ class RequiresGradSubset(Check):
                     evaluator.forward(requires_grad=[leaf.path for leaf in evaluator.wanted])
         except UserCodeError as error:
             return None if refuses(error) else self._crash(probe, subset, error)
+        if base.outputs and not outcome.outputs:
+            return self._no_output(probe, subset)
         changed = largest_gap(base.paths, outcome.outputs, base.outputs) if outcome.paths == base.paths else None
         if changed is not None and not probe.repeats.forward_draws:
             return self._other_output(probe, subset, changed)
@@ -142,6 +144,17 @@ class RequiresGradSubset(Check):
             cause="a branch looks at the wrong entry of needs_input_grad, or at another input's requires_grad",
             fix=f"Compute {name} wherever the entry of {gap.path} in ctx.needs_input_grad is true, whatever the other inputs need.",
             path=gap.path,
+        )
+
+    def _no_output(self, probe: Probe, subset: Subset) -> Finding:
+        return self.finding(
+            probe,
+            f"forward of {probe.target.name} returns no tensor when {subset.said}",
+            location=probe.forward_location,
+            evidence=[Evidence(f"what forward returns when {subset.said}", "None", "a tensor, as when all inputs require grad")],
+            cause="the return stands under a test of requires_grad or needs_input_grad",
+            certain=True,
+            fix="Branch only around what backward needs, never around the result.",
         )
 
     def _other_output(self, probe: Probe, subset: Subset, gap: Gap) -> Finding:

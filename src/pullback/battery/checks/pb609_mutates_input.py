@@ -22,7 +22,7 @@ class MutatesInput(Check):
 
     How it is measured:
         Every tensor argument is compared with a copy after forward and again after backward, by value, so that writes through numpy or raw pointers
-        show.
+        show. So does another shape: ``unsqueeze_`` on an argument changes the caller's tensor.
 
     Example:
         ``x += b`` in forward without ``ctx.mark_dirty(x)``; a kernel that stores gradients in the memory of a saved input.
@@ -54,11 +54,24 @@ class MutatesInput(Check):
             )
         for write in found.in_forward:
             if write.path not in found.dirty:
-                yield self._forward(probe, write)
+                yield self._reshapes(probe, write) if write.reshaped else self._forward(probe, write)
         repeated = {w.path for w in found.in_forward if not w.wanted}
         for write in found.in_backward:
             if write.path not in repeated and not write.cached:
                 yield self._backward(probe, write)
+
+    def _reshapes(self, probe: Probe, write: Write) -> Finding:
+        assert write.reshaped is not None
+        before, after = (list(shape) for shape in write.reshaped)
+        return self.finding(
+            probe,
+            f"forward of {probe.target.name} changes the shape of {write.path}, the caller's own tensor",
+            location=probe.forward_location,
+            evidence=[Evidence(f"the shape of {write.path} after forward", str(after), str(before))],
+            cause="unsqueeze_, squeeze_ or t_ works on the argument itself; the next call gets it as it was left",
+            certain=True,
+            fix=f"{write.path} = {write.path}.unsqueeze(...): the same operation without the underscore.",
+        )
 
     def _forward(self, probe: Probe, write: Write) -> Finding:
         evidence = [Evidence(f"{write.changed} of {write.count} elements of {write.path} changed during forward")]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from dataclasses import replace
+from itertools import chain, islice
 
 import torch
 from torch import Tensor
@@ -12,12 +14,24 @@ from ...capture.observed_calls import observed_backward
 from ...report.finding import Evidence, Finding
 from ..base import Check
 from ..evaluate import Arguments, Evaluator, Outcome, UserCodeError
-from ..one_call import RETURNED, Call, changed_in, gradient_gap, output_gap, overwritten_of, picture_of
-from ..other_calls import earlier_calls, fixed_cotangents, held_tensors, other_entries, other_inputs
+from ..one_call import RETURNED, Call, changed_in, gradient_gap, output_gap, overwritten_of, picture_of, value_gap
+from ..other_calls import (
+    earlier_calls,
+    fixed_cotangents,
+    held_tensors,
+    objects_among,
+    other_entries,
+    other_inputs,
+    with_objects_of,
+    with_other_tensors,
+)
 from ..probe import Probe
 from ..state import pristine
 from ..tensors import copy_tensor, differentiable, same
+from ..variants import other_numbers
 
+NUMBERS, BUDGET = 8, 0.5
+"""How many other values of numbers among the arguments are tried in a call after the sample's, and for how many seconds."""
 DTYPES = (torch.float64, torch.float32, torch.bfloat16)
 
 
@@ -33,8 +47,9 @@ class StateAcrossCalls(Check):
         must be those of the calls alone, and what was returned must not change later; nor may a second forward with the very same arguments change
         the gradient of the first. Each dtype runs first from the state in which the op was found, then after another dtype, after a call under
         ``torch.inference_mode()``, ``torch.no_grad()`` or autocast, and after one in which a single input requires grad. Buffers that forward
-        updates must not be updated once more by backward. A call must give what it gives alone after another one with other indices or constants,
-        as long as the same call twice gives the same. Tensors are kept alive throughout, so that caches by address stay right.
+        updates must not be updated once more by backward. A call must give what it gives alone after another one with other indices,
+        constants or numbers, as long as the same call twice gives the same; where objects among the arguments are kept from call to call, gradients
+        must be right whenever outputs are. Tensors are kept alive throughout, so that caches by address stay right.
 
     Example:
         ``MyOp.saved = x`` in forward; ``ctx.meta.scale`` of a shared object, read in backward; a global work buffer that is returned; a cache whose
@@ -58,8 +73,9 @@ class StateAcrossCalls(Check):
     def run(self, probe: Probe) -> Iterator[Finding]:
         self.alive: list[object] = []
         with pristine(probe.pristine, probe.target):
-            found = [self._interleaved, self._same_arguments, self._shared, self._dtypes, self._updates, self._stale, self._histories]
-            finding = next((f for find in found if (f := find(probe)) is not None), None)
+            between = self._interleaved, self._same_arguments, self._shared, self._dtypes
+            after = self._updates, self._stale, self._objects, self._histories
+            finding = next((f for find in (*between, *after) if (f := find(probe)) is not None), None)
         self.alive.clear()
         if finding is not None:
             yield finding
@@ -232,7 +248,11 @@ class StateAcrossCalls(Check):
     def _stale(self, probe: Probe) -> Finding | None:
         """Find a call that gets what was kept of an earlier one with other contents, though the same call twice gives the same."""
         first = probe.native
-        for second, what in other_entries(first):
+        numbers = ((first.variant({v.path: v.value}), v.path) for v in islice(other_numbers(probe), NUMBERS))
+        end = time.thread_time() + probe.seconds(BUDGET)
+        for second, what in chain(other_entries(first), numbers):
+            if time.thread_time() > end:
+                return None
             probe.pristine.restore()
             try:
                 expected = self._call(probe, second)
@@ -247,6 +267,24 @@ class StateAcrossCalls(Check):
             if gap is not None:
                 return self._kept(probe, what, *gap)
         return None
+
+    def _objects(self, probe: Probe) -> Finding | None:
+        """Find a gradient made from what an earlier call left in an object among the arguments, though forward pays no heed to it."""
+        first = probe.native
+        names = objects_among(first)
+        second = with_other_tensors(first, names)
+        if not names or second is None:
+            return None
+        try:
+            expected = self._call(probe, second)
+            earlier = self._call(probe, first).outcome.arguments
+            got = self._backward(probe, second, second.forward(with_objects_of(second, earlier, names)))
+        except UserCodeError:
+            return None
+        if output_gap(got, expected) or value_gap(got, expected):
+            return None
+        gap = gradient_gap(second, got.copies, expected.copies)
+        return None if gap is None else self._left_behind(probe, " or ".join(names), *gap)
 
     def _overwrites(self, probe: Probe, what: str) -> Finding:
         which = "for" if what == RETURNED else "of"
@@ -317,6 +355,18 @@ class StateAcrossCalls(Check):
             certain=True,
             fix="keep what backward needs on ctx at the time of the call, and register nothing on arguments",
             path="",
+        )
+
+    def _left_behind(self, probe: Probe, names: str, where: str, got: str, expected: str) -> Finding:
+        return self.finding(
+            probe,
+            f"{probe.backward_name} uses what an earlier call with other values left in {names}",
+            evidence=[
+                Evidence(f"a second call with the same {names} and other values, whose outputs are right: {where}", got, f"{expected}, as alone")
+            ],
+            cause=f"something computed from the tensors of one call is kept in {names}, and not computed anew for the next",
+            certain=True,
+            fix="keep what belongs to a call on its ctx",
         )
 
     def _kept(self, probe: Probe, what: str, where: str, got: str, expected: str) -> Finding:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -11,12 +10,14 @@ from torch import Tensor
 
 from ... import _compat
 from ...capture.calls import Function, name_of, resolve_target
+from ...capture.library import library_op
 from ...capture.observed_calls import ForwardCall, observed_forward
 from ...report.finding import Evidence, Finding, Severity
 from ..base import Check
 from ..evaluate import Evaluator, UserCodeError
 from ..probe import Probe
 from ..tensors import differentiable
+from ..writes import writes
 
 _COLLECTIVES = frozenset(
     [
@@ -30,6 +31,8 @@ _COLLECTIVES = frozenset(
         "get_world_size",
     ]
 )
+
+_REFUSED_ALIAS = "may not alias any inputs to this custom operator"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +65,7 @@ class AliasedOutput(Check):
 
     How it is measured:
         What forward returns is looked at before torch wraps it, also with each bool argument flipped: is it an argument, or does it share
-        an argument's memory?
+        an argument's memory? A custom operator, which torch refuses then, is called with 0 and 1 for each float as well.
 
     Example:
         ``return x`` where there is nothing to do; ``return x[:, :k]``; ``return x.reshape(-1)``.
@@ -72,7 +75,7 @@ class AliasedOutput(Check):
         alias is meant: a note.
 
     Limits:
-        A collective that returns its input in a world of one is a note, and so is an argument that needs no gradient.
+        A collective that returns its input in a world of one is a note, and so is an argument that needs no gradient, unless forward has filled it.
     """
 
     code = "PB617"
@@ -83,15 +86,34 @@ class AliasedOutput(Check):
     def run(self, probe: Probe) -> Iterator[Finding]:
         seen: set[tuple[type[Function], str]] = set()
         for evaluator, when in _variants(probe):
-            calls, unchanged = _calls(probe, evaluator)
+            try:
+                calls, unchanged = _calls(probe, evaluator)
+            except UserCodeError as error:
+                if _REFUSED_ALIAS in str(error.error):
+                    yield self._refused(probe, when, error)
+                    return
+                continue
             for call in calls:
                 for alias in _aliases(call, unchanged):
                     if (call.function, alias.argument) not in seen:
                         seen.add((call.function, alias.argument))
                         yield self._aliased(probe, call.function, alias, when)
 
+    def _refused(self, probe: Probe, when: str, error: UserCodeError) -> Finding:
+        return self.finding(
+            probe,
+            f"{probe.target.name} returns one of its arguments, or a view of one{when}, which torch refuses in a custom operator",
+            severity="error",
+            location=probe.forward_location,
+            evidence=[Evidence(f"the call{when}", error.short, "an output of its own")],
+            cause="the schema says that outputs are new tensors, and the implementation hands an argument through where there is nothing to do",
+            certain=True,
+            fix="Return a copy (.clone()) there.",
+        )
+
     def _aliased(self, probe: Probe, function: type[Function], alias: Alias, when: str) -> Finding:
-        meant = alias.kind == "same" or not alias.needs_grad or _collective(function)
+        filled = alias.kind == "itself" and any(write.path == alias.argument for write in writes(probe).in_forward)
+        meant = alias.kind == "same" or not (alias.needs_grad or filled) or _collective(function)
         severity: Severity = "note" if meant else "warning"
         what = {
             "itself": f"{alias.argument} itself",
@@ -117,12 +139,15 @@ def _variants(probe: Probe) -> Iterator[tuple[Evaluator, str]]:
     for name, value in probe.native.named:
         if isinstance(value, bool):
             yield probe.native.variant({name: not value}), f" with {name}={not value}"
+        elif isinstance(value, float) and library_op(probe.target.call) is not None:
+            for neutral in (0.0, 1.0):
+                yield probe.native.variant({name: neutral}), f" with {name}={neutral}"
 
 
 def _calls(probe: Probe, evaluator: Evaluator) -> tuple[list[ForwardCall], set[int]]:
     """The calls of forward, and the ids of tensors that torch handed out as they came in: those marked dirty."""
     handed_out: list[Tensor] = []
-    with observed_forward(*probe.baseline.functions) as calls, contextlib.suppress(UserCodeError):
+    with observed_forward(*probe.baseline.functions) as calls:
         handed_out = evaluator.forward().outputs
     return calls, {id(t) for t in handed_out} | {id(t) for call in calls for t in call.dirty}
 

@@ -14,6 +14,7 @@ from .. import numeric
 from ..base import Check, Skipped
 from ..evaluate import Evaluator, Outcome, UserCodeError
 from ..keeping import owner
+from ..mixed import Mixed, mixed_dtypes
 from ..picture import differences, picture
 from ..probe import Probe
 from ..tensors import copy_tensor
@@ -36,7 +37,8 @@ class AutocastMismatch(Check):
     How it is measured:
         Forward runs on float32 inputs under autocast to bfloat16, and then to float16, backward outside of it, as in training. Its gradient must be
         as near to the float32 gradient as eager's is, within a factor of 8. Raising is an error where the Function declares autocast by
-        ``torch.amp.custom_fwd``, else a note.
+        ``torch.amp.custom_fwd``, else a note. Then, without autocast, one input is of bfloat16 and the others of float32, and the other way round:
+        where outputs come out in bfloat16, which promotion would not give, a backward that raises is a warning.
 
     Example:
         ``ctx.save_for_backward(x, w); return x @ w`` and ``grad_output @ w.t()``: bfloat16 times float32.
@@ -64,7 +66,21 @@ class AutocastMismatch(Check):
             found = list(self._under(probe, evaluator, outcome, cotangents, plain, dtype))
             yield from found
             if found:
-                return
+                break
+        for mixed in mixed_dtypes(probe):
+            yield self._of_two_dtypes(probe, mixed)
+
+    def _of_two_dtypes(self, probe: Probe, mixed: Mixed) -> Finding:
+        return self.finding(
+            probe,
+            f"{probe.backward_name} raises with {mixed.said}, which forward takes and casts",
+            severity="warning",
+            evidence=[
+                Evidence(f"{mixed.said}; the output is bfloat16, so that forward casts", mixed.error.short, "a gradient for each input in its dtype")
+            ],
+            cause="forward casts one input to the dtype of another; backward multiplies the saved ones as they came",
+            fix="Cast in backward as in forward (weight.to(grad_output.dtype)), or save what forward has cast.",
+        )
 
     def _under(self, probe: Probe, evaluator: Evaluator, outcome: Outcome, cotangents: list[Tensor], plain: list[Tensor | None], dtype: torch.dtype):
         try:

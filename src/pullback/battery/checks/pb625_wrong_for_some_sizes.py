@@ -15,7 +15,8 @@ from ..one_number import Reshaped, refused_shapes
 from ..probe import Probe
 from ..refusals import blames_torch
 from ..settings_at_sizes import Together, settings_at_sizes
-from ..size_sweep import Sweep, Trial
+from ..size_sweep import Sweep
+from ..size_trials import Trial
 from ..sizes import Resizer
 from ..words import gradient_name
 
@@ -42,12 +43,13 @@ class WrongForSomeSizes(Check):
         two, 1025, and more than 65,536 elements where time allows. New contents are drawn from the old ones. The gradient is judged by value
         wherever forward takes the size and the gradient is right at the sample's; the smallest failing size is found by bisection. Then one of two
         equal axes of a tensor changes alone, and an axis of size 1 grows, where forward takes it and what was added changes its results: a wrong
-        value there is a warning. Where the code asks whether an argument has one entry, it gets one while the others keep their sizes. Last,
-        arguments get an axis more, in front or at the end, and one less where the code asks for their rank: a wrong value is a warning, and so is an
-        error of backward where the code asks for the rank, or where forward counts its axes from the end. The gradient of a matrix that holds for
-        symmetric ones only is judged for those. A differentiated argument of one number is tried as a tensor without dimensions and as one of shape
-        [1]: an error of backward is a note where forward gives the same, since one of the shapes may never be meant. Where nothing was found, other
-        settings (flags, words, small whole numbers) are tried together with two odd sizes (a warning).
+        value there is a warning. Where the code asks whether an argument has one entry, it gets one while the others keep their sizes. Two axes of
+        two tensors that forward takes only together change while others that are as long stay. Last, arguments get an axis more, in front or at the
+        end, and one less where the code asks for their rank: a wrong value is a warning, and so is an error of backward where the code asks for the
+        rank, or where forward counts its axes from the end. The gradient of a matrix that holds for symmetric ones only is judged for those. A
+        differentiated argument of one number is tried as a tensor without dimensions and as one of shape [1]: an error of backward is a note where
+        forward gives the same, since one of the shapes may never be meant. Where nothing was found, other settings (flags, words, small whole
+        numbers) are tried together with two odd sizes (a warning).
 
     Example:
         ``for i in range(0, n, step): grad_w = ...`` (overwritten by each chunk); ``n // 64`` blocks; ``row * width`` in 16 bits.
@@ -189,7 +191,9 @@ class WrongForSomeSizes(Check):
         torch = blames_torch(trial.error)
         return self.finding(
             probe,
-            f"{probe.backward_name} raises when {trial.symbol.said} is {trial.size}, which forward takes",
+            f"{probe.backward_name} raises when {trial.symbol.said} is {trial.size}"
+            + (f" and {trial.symbol.stays}" if trial.symbol.stays else "")
+            + ", which forward takes",
             severity=severity,
             evidence=[Evidence(f"{trial.symbol.said} = {trial.size}{_right(trial)}", trial.error.short, "a gradient, or a refusal in forward")],
             cause="a fault of torch's own operator, which the error names, not of the checked backward" if torch else trial.unmeant or None,
