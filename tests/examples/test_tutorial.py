@@ -17,7 +17,7 @@ TUTORIAL = ROOT / "examples" / "tutorial"
 # Errors and warnings are all that may be reported, notes are the least that must be.
 EXPECTED = {
     "Split": {"warning": {"PB617"}, "note": {"PB902"}},
-    "RandomOp": {"warning": {"PB901"}, "note": {"PB612"}},
+    "RandomOp": {"warning": {"PB901"}},
     "MyReLU": {},
     "Dropout": {"warning": {"PB620"}, "note": {"PB502"}},
     "FusedLinearGELU": {},

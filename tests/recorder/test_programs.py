@@ -10,7 +10,7 @@ import torch
 import pullback as pb
 
 FOLDER = Path(__file__).parents[2] / "examples" / "programs"
-FAULTS = {"transformer": "PB604", "spiking": "PB616", "quantised": "PB621", "adversarial": "PB606"}
+FAULTS = {"transformer": "PB604", "spiking": "PB614", "quantised": "PB621", "adversarial": "PB606"}
 CLASSES = {"transformer": "PackedLayerNorm", "spiking": "AdaptiveSpike", "quantised": "OffsetLinear", "adversarial": "FrozenAffine"}
 
 
