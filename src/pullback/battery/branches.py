@@ -58,16 +58,19 @@ def _left_at_default(probe: Probe, evidence: Evidence) -> Iterator[Variant]:
 def next_counts(probe: Probe) -> Iterator[Variant]:
     """Yield the call with the next whole number for each parameter that the sample leaves at a whole number."""
     evidence = evidence_of(probe)
-    if evidence is None or probe.exact.kwargs or any(slot.star for slot in evidence.slots):
+    if evidence is None or probe.exact.kwargs:
         return
-    for slot, before in _left_out(probe, evidence):
+    for slot, before in left_out(probe):
         for other in next_count(slot, evidence):
             if _runs(probe.exact.extended([*before, slot.default])):
                 yield Variant(slot.name, f"{slot.name}={other}", probe.exact.extended([*before, other]), passed=False)
 
 
 def defaults_set(probe: Probe) -> Iterator[Variant]:
-    """Yield the call with another whole number for each parameter that is left at one by default, where the rest of the call is as it is."""
+    """Yield the call with both neighbours of each whole number that is left at its default.
+
+    Unlike `next_counts` it leaves none out by its name or use: against a declared surrogate every setting can be judged.
+    """
     if probe.exact.kwargs:
         return
     for slot, before in left_out(probe):
@@ -108,7 +111,7 @@ def numbers_for_none(probe: Probe) -> Iterator[Variant]:
     exact, optional = probe.exact, optional_arguments(probe)
     calls = [(name, exact.variant({name: NUMBER})) for name, value in exact.named if value is None]
     if not exact.kwargs:
-        calls += [(slot.name, exact.extended([*before, NUMBER])) for slot, before in _left_out(probe, evidence) if slot.default is None]
+        calls += [(slot.name, exact.extended([*before, NUMBER])) for slot, before in left_out(probe) if slot.default is None]
     for name, evaluator in calls:
         if name in optional and name in evidence.traits and evidence.traits[name].grad is False:
             yield Variant(name, f"{name}={NUMBER}", evaluator, guessed=True)

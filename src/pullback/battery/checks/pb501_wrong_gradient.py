@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import nullcontext, suppress
 from itertools import chain
 
 from ...diagnosis.mismatch import Guess
@@ -91,7 +90,7 @@ class WrongGradient(Check):
                 continue
             yield self._wrong(probe, wrong)
         if not verdict.wrong and probe.nonlinearity is None:
-            with contextlib.suppress(Spent), probe.meter.sweep():
+            with suppress(Spent), probe.meter.sweep():
                 yield from self._in_other_branches(probe)
         blurred = max(verdict.inputs.values(), key=lambda v: v.unseen, default=None)
         if blurred is not None and blurred.ok and blurred.unseen:
