@@ -17,9 +17,9 @@ from .variants import Variant
 def severity_of_raising(probe: Probe, variant: Variant, error: UserCodeError) -> Severity | None:
     """Return how bad an error is that came up with a changed argument; None where it is no fault.
 
-    What forward refuses or takes to no finite result, or the checked code's own `raise` anywhere, is none, and neither is what torch's own derivative
-    did. Nobody may ever mean a
-    number of the other sign or a size that no tensor has; and what the search made up may not fit to another setting.
+    What forward refuses or takes to no finite result, or the checked code's own `raise` anywhere, is none, and neither is what torch's own
+    derivative did. Nobody may ever mean a number of the other sign or a size that no tensor has; and what the search made up may not fit to another
+    setting.
     """
     if error.stage == "forward" or refuses(error) or blames_torch(error) or (variant.guessed and not never_ran(error)):
         return None
